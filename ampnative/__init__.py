@@ -1,0 +1,60 @@
+"""PyTorch's automatic mixed precision, natively in C on NumPy buffers.
+
+Names are PyTorch's: ``import ampnative as torch``. Ops are rows of one table in the native core; their dtypes under
+autocast, their gradients and their docstrings come from there.
+"""
+
+from . import _C
+from ._C import (
+    Generator,
+    Size,
+    Tensor,
+    _amp_foreach_non_finite_check_and_unscale_,
+    _amp_update_scale_,
+    as_tensor,
+    asarray,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    can_cast,
+    clear_autocast_cache,
+    default_generator,
+    device,
+    dtype,
+    finfo,
+    frombuffer,
+    from_dlpack,
+    from_numpy,
+    get_autocast_dtype,
+    get_default_dtype,
+    get_num_threads,
+    iinfo,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    manual_seed,
+    promote_types,
+    result_type,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+    set_default_dtype,
+    set_num_threads,
+    tensor,
+)
+from ._C.dtypes import *  # noqa: F403  one name per row of dtypes.def
+from ._C.functions import *  # noqa: F403  one name per op row
+from ._functions import *  # noqa: F403
+from . import amp, autograd, backends, cpu, cuda, nn, optim, serialization, utils
+from ._tensor_str import set_printoptions
+from .amp import GradScaler, autocast
+from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .serialization import load, save
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    raise AttributeError(
+        f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: see the README for what exists"
+    )

@@ -1,0 +1,106 @@
+"""Run an untouched PyTorch script: ``import torch...`` finds ampnative.
+
+A finder in front of all others answers for the name "torch" and everything below it. It loads the ampnative module of
+the same path and puts that very object into ``sys.modules`` under torch's name, so ``torch.nn is ampnative.nn`` and no
+module exists twice.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import io
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install", "run_module", "run_script"]
+
+_OWN = frozenset({"__main__", "_deprecated", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
+
+
+class _Alias(importlib.abc.Loader):
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system takes whatever lies in sys.modules afterwards; `module` was only its placeholder.
+        sys.modules[module.__name__] = self._module
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        head, _, rest = fullname.partition(".")
+        if head != "torch":
+            return None
+        own = "ampnative" + ("." + rest if rest else "")
+        if rest in _OWN:
+            raise _missing(fullname)
+        try:
+            module = importlib.import_module(own)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (own == error.name or own.startswith(error.name + ".")):
+                raise
+            raise _missing(fullname) from None
+        _explain_missing(module, fullname)
+        return importlib.machinery.ModuleSpec(fullname, _Alias(module), is_package=hasattr(module, "__path__"))
+
+
+def _missing(fullname: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"ampnative does not have the module {fullname!r}", name=fullname)
+
+
+def _explain_missing(module: ModuleType, fullname: str) -> None:
+    """Let a missing attribute say whose it is."""
+    if "__getattr__" in vars(module):
+        return
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"ampnative does not have {fullname}.{name}", name=name, obj=module)
+
+    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+
+
+def install() -> None:
+    """Let ``import torch`` and its submodules find ampnative in this process. A PyTorch that is installed is not seen
+    any more.
+
+    Raises:
+        RuntimeError: PyTorch itself has been imported already.
+    """
+    import ampnative
+
+    present = sys.modules.get("torch")
+    if present is not None and present is not ampnative:
+        raise RuntimeError("PyTorch is imported already in this process; ampnative cannot take its name any more")
+    if not any(isinstance(finder, _TorchFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _TorchFinder())
+
+
+def run_script(path: str, args: Sequence[str]) -> None:
+    """Execute a file as ``__main__`` with ``sys.argv = [path, *args]``, as ``python path args`` does."""
+    install()
+    sys.argv[:] = [path, *args]
+    if os.path.isdir(path):
+        sys.path[0] = path
+        runpy.run_path(path, run_name="__main__")
+        return
+    with io.open_code(os.path.abspath(path)) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __spec__=None)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def run_module(name: str, args: Sequence[str]) -> None:
+    """Execute a module as ``__main__``, as ``python -m name args`` does."""
+    install()
+    sys.argv[:] = [name, *args]
+    sys.path[0] = os.getcwd()
+    runpy.run_module(name, run_name="__main__", alter_sys=True)

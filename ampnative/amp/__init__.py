@@ -1,0 +1,22 @@
+"""Automatic mixed precision: autocast regions, gradient scaling, and what the scaler can tell about a run."""
+
+from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from .explain import Culprit, Explanation, SkippedStep
+from .grad_scaler import GradScaler, OptState
+from .history import HistoryRow, ScaleHistory
+from .status import StepStatus
+
+__all__ = [
+    "autocast",
+    "custom_bwd",
+    "custom_fwd",
+    "is_autocast_available",
+    "GradScaler",
+    "OptState",
+    "StepStatus",
+    "ScaleHistory",
+    "HistoryRow",
+    "Explanation",
+    "SkippedStep",
+    "Culprit",
+]

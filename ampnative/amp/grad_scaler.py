@@ -1,0 +1,730 @@
+"""Dynamic loss scaling.
+
+The scale is a 0-dim fp32 tensor and its growth tracker a 0-dim int32 tensor; both are made by the first ``scale()`` on
+the device of the tensor that it meets. Each optimizer moves READY -> UNSCALED -> STEPPED between two ``update()``
+calls, and its inf flags are recorded when its gradients are unscaled, never later: gradients spoilt after ``unscale_``
+do not stop a step.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+import sys
+import warnings
+from collections import abc, defaultdict, deque
+from typing import Any
+
+from .. import _C
+from . import history as _history
+from .explain import Explanation, SkippedStep, find_culprits, parameter_name
+from .status import StepStatus
+
+__all__ = ["GradScaler", "OptState"]
+
+_FP32_MAX = 3.4028234663852886e38
+_EXPLAINED_STEPS = 32  # skipped steps that explain() remembers
+
+_Tensor = _C.Tensor
+_float16 = _C.float16
+_float32 = _C.float32
+_int32 = _C.int32
+
+
+class OptState(enum.Enum):
+    """Where one optimizer is between two ``update()`` calls."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _refresh_per_optimizer_state() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+class _MultiDeviceReplicator:
+    """Copies of one tensor, made at most once per device."""
+
+    def __init__(self, master_tensor: Any) -> None:
+        self.master = master_tensor
+        self._per_device: dict[Any, Any] = {}
+
+    def get(self, device: Any) -> Any:
+        """The master's value on `device`; never the master itself."""
+        copy = self._per_device.get(device)
+        if copy is None:
+            copy = self._per_device[device] = self.master.to(device=device, copy=True)
+        return copy
+
+
+def _fits_fp32(value: Any) -> None:
+    """RuntimeError for a finite number beyond fp32's range."""
+    if abs(value) > _FP32_MAX and not math.isinf(value):
+        raise RuntimeError(
+            f"value cannot be converted to type float32 without overflow: the loss scale {value!r} exceeds {_FP32_MAX}"
+        )
+
+
+def _inverse(scale: float) -> float:
+    """1/scale in double precision; the tensor made of it rounds once to fp32."""
+    try:
+        inverse = 1.0 / scale
+    except ZeroDivisionError:
+        return math.copysign(math.inf, scale)
+    # What rounds beyond the largest fp32 value is inf there.
+    return inverse if abs(inverse) < 3.4028235677973366e38 else math.copysign(math.inf, inverse)
+
+
+class GradScaler:
+    """Multiplies the loss so that small fp16 gradients survive, divides the gradients before the optimizer sees them,
+    skips steps whose gradients are not finite, and adapts the scale.
+
+    Args:
+        device: device type the scaler is meant for, "cuda" or "cpu". "cuda" without CUDA warns and disables the scaler.
+        init_scale: first scale.
+        growth_factor: above 1; multiplies the scale after `growth_interval` clean updates in a row.
+        backoff_factor: below 1; multiplies the scale after an update that saw inf or NaN.
+        growth_interval: clean updates before growth. Growth happens when the tracker *reaches* the interval: lowering
+            it below the current tracker stops growth until the next overflow resets the tracker.
+        enabled: False makes every method do nothing but call the optimizer.
+
+    Beyond PyTorch: ``last_step``, ``history``, ``metrics()``, ``log_to()``, ``explain()``. A step taken at a scale
+    whose reciprocal is not finite (0, NaN, below 2^-128) counts as an overflow and is skipped. Any object with
+    ``param_groups`` and ``step()`` may be the optimizer if the gradients are Tensors or ndarrays; ndarrays are unscaled
+    in place.
+
+    Raises:
+        AssertionError: growth_factor <= 1 or backoff_factor >= 1 (only when enabled).
+    """
+
+    _last_step: StepStatus | None = None
+    _history: _history.ScaleHistory | None = None
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        self._enabled = enabled
+        if enabled and device == "cuda" and not _cuda_is_available():
+            warnings.warn(
+                "CUDA is not available: this GradScaler is disabled. ampnative.cuda.emulate() runs CUDA's rules on "
+                "the CPU",
+                stacklevel=_caller_depth(),
+            )
+            self._enabled = False
+        if not self._enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError(f"growth factor must be > 1.0, got {growth_factor}")
+        if backoff_factor >= 1.0:
+            raise AssertionError(f"backoff factor must be < 1.0, got {backoff_factor}")
+        self._init_scale = init_scale
+        self._scale: Any = None
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._init_growth_tracker = 0
+        self._growth_tracker: Any = None
+        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
+        self._steps_taken = self._steps_skipped = self._skipped_in_a_row = 0
+        self._skips: deque[SkippedStep] = deque(maxlen=_EXPLAINED_STEPS)
+        self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
+
+    # ---- scaling the loss --------------------------------------------------------------------------------------------
+
+    def scale(self, outputs: Any) -> Any:
+        """`outputs` times the scale.
+
+        A tensor keeps its dtype if it has a dimension; a 0-dim 16-bit loss becomes float32. Lists and tuples (nested
+        too) give the same container; any other iterable a lazy ``map``, of which nothing is scaled before it is
+        consumed. Disabled: `outputs`.
+
+        Raises:
+            ValueError: neither a tensor nor an iterable.
+            RuntimeError: first use with a finite ``init_scale`` beyond fp32's range.
+        """
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, _Tensor):
+            scale = self._scale
+            if scale is None:
+                self._lazy_init_scale_growth_tracker(outputs.device)
+                scale = self._scale
+            device = outputs.device
+            if scale.device != device:
+                scale = scale.to(device=device)
+            return outputs * scale
+        return self._scale_nested(outputs, [])
+
+    def _scale_nested(self, value: Any, replicator: list[_MultiDeviceReplicator]) -> Any:
+        """`replicator` is empty until the first tensor: one copy of the scale per device and call."""
+        if isinstance(value, _Tensor):
+            device = value.device
+            if self._scale is None:
+                self._lazy_init_scale_growth_tracker(device)
+            if self._scale.device == device:
+                return value * self._scale
+            if not replicator:
+                replicator.append(_MultiDeviceReplicator(self._scale))
+            return value * replicator[0].get(device)
+        if isinstance(value, abc.Iterable):
+            scaled = map(lambda item: self._scale_nested(item, replicator), value)
+            return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled  # type: ignore[call-arg]
+        raise ValueError(f"outputs must be a Tensor or an iterable of Tensors, got {type(value).__name__}")
+
+    def _lazy_init_scale_growth_tracker(self, device: Any) -> None:
+        if self._growth_tracker is not None:
+            raise AssertionError("_growth_tracker initialized before _scale: set neither by hand")
+        _fits_fp32(self._init_scale)
+        scale = _C.functions.full((), self._init_scale, dtype=_float32, device=device)
+        self._growth_tracker = _C.functions.full((), self._init_growth_tracker, dtype=_int32, device=device)
+        self._scale = scale
+
+    def _check_scale_growth_tracker(self, funcname: str) -> tuple[Any, Any]:
+        for name in ("_scale", "_growth_tracker"):
+            if getattr(self, name) is None:
+                raise AssertionError(
+                    f"{funcname}() was called but {name} is None: the scale is made by the first scaler.scale(loss). "
+                    f"Call that before {funcname}()"
+                )
+        return self._scale, self._growth_tracker
+
+    # ---- gradients ---------------------------------------------------------------------------------------------------
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of `optimizer` by the scale, in place, and record whether any is inf or NaN. At most
+        once per optimizer between two ``update()`` calls; ``step`` does it if you did not. Call it before you clip or
+        inspect gradients.
+
+        Raises:
+            AssertionError: nothing was scaled yet, or a parameter is no tensor.
+            RuntimeError: called twice, or after ``step``.
+            ValueError: a gradient is float16. No gradient was changed then.
+        """
+        if not self._enabled:
+            return
+        if self._scale is None or self._growth_tracker is None:
+            self._check_scale_growth_tracker("unscale_")
+        state = self._per_optimizer_states[id(optimizer)]
+        stage = state["stage"]
+        if stage is not OptState.READY:
+            what = type(optimizer).__name__
+            if stage is OptState.UNSCALED:
+                raise RuntimeError(
+                    f"unscale_() has already been called on this optimizer since the last update() ({what}). Call it "
+                    "once per step"
+                )
+            raise RuntimeError(
+                f"unscale_() is being called after step() ({what}). Call it between backward() and step()"
+            )
+        self._unscale(optimizer, state)
+
+    def _unscale(self, optimizer: Any, state: dict[str, Any]) -> None:
+        scale = self._scale
+        value = scale.item()
+        inverse = _inverse(value)
+        usable = inverse - inverse == 0.0
+        device = scale.device
+        inv_scale = _C.functions.full((), inverse, dtype=_float32, device=device)
+        found_inf = _C.functions.full((), 0.0 if usable else 1.0, dtype=_float32, device=device)
+        flags = self._unscale_grads_(optimizer, inv_scale, found_inf, False)
+        state["found_inf_per_device"] = flags
+        state["stage"] = OptState.UNSCALED
+        # Looked into at once: clipping would smear one NaN over all gradients before step() sees them.
+        for flag in flags.values():
+            if flag.item():
+                self._note_overflow(optimizer, value, usable, scaled=False)
+                break
+
+    def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> dict[Any, Any]:
+        """Multiply every gradient by `inv_scale`; returns {device: flag tensor}, empty without gradients. All gradients
+        are collected and checked before the first is changed."""
+        per_device: dict[Any, list[Any]] = {}
+        device = None
+        gradients: list[Any] = []
+        write_back: list[tuple[Any, Any]] = []
+        for group_index, group in enumerate(optimizer.param_groups):
+            for index, param in enumerate(group["params"]):
+                try:
+                    gradient = param.grad
+                except AttributeError:
+                    raise _no_tensor(group, group_index, index, param) from None
+                if gradient is None:
+                    continue
+                if not isinstance(gradient, _Tensor):
+                    gradient = _shared_tensor(group, group_index, index, param, gradient, write_back)
+                dtype = gradient.dtype
+                if dtype is not _float32:
+                    _check_dtype(group, group_index, index, dtype, allow_fp16)
+                where = gradient.device
+                if where is not device:
+                    device = where
+                    gradients = per_device.setdefault(where, [])
+                gradients.append(gradient)
+        if not per_device:
+            return {}
+        flags = {}
+        home = inv_scale.device
+        for where, gradients in per_device.items():
+            flag = found_inf.to(device=where, copy=True)
+            inverse = inv_scale if where == home else inv_scale.to(device=where)
+            _C._amp_foreach_non_finite_check_and_unscale_(gradients, flag, inverse)  # records nothing
+            flags[where] = flag
+        for array, tensor in write_back:
+            array[...] = tensor.numpy()
+        return flags
+
+    def _check_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
+        """Record inf flags of `optimizer` without touching its gradients (fused optimizers unscale themselves)."""
+        scale, _ = self._check_scale_growth_tracker("_check_inf_per_device")
+        value = scale.item()
+        inverse = _inverse(value)
+        usable = inverse - inverse == 0.0
+        one = _C.functions.full((), 1.0, dtype=_float32, device=scale.device)
+        found_inf = _C.functions.full((), 0.0 if usable else 1.0, dtype=_float32, device=scale.device)
+        state = self._per_optimizer_states[id(optimizer)]
+        flags = state["found_inf_per_device"] = self._unscale_grads_(optimizer, one, found_inf, True)
+        for flag in flags.values():
+            if flag.item():
+                self._note_overflow(optimizer, value, usable, scaled=True)
+                break
+        return flags
+
+    def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
+        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+
+    def _note_overflow(self, optimizer: Any, scale: float, usable: bool, scaled: bool) -> None:
+        culprits = find_culprits(optimizer, scale, scaled) if usable else ()
+        note = (
+            "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
+        )
+        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note)
+
+    # ---- the step ----------------------------------------------------------------------------------------------------
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale if ``unscale_`` was not called, then ``optimizer.step(*args, **kwargs)`` unless a gradient was inf or
+        NaN. Returns what the optimizer returned, None if it was skipped; ``last_step`` tells which.
+
+        Raises:
+            RuntimeError: a ``closure`` keyword, or a second call before ``update``.
+            AssertionError: nothing was scaled yet, or the optimizer has no gradient at all.
+        """
+        if not self._enabled:
+            result = optimizer.step(*args, **kwargs)
+            self._last_step = StepStatus.STEPPED
+            return result
+        if "closure" in kwargs:
+            raise RuntimeError(
+                "Closure use is not currently supported while the GradScaler is enabled: compute the loss outside of "
+                "step()"
+            )
+        if self._scale is None or self._growth_tracker is None:
+            self._check_scale_growth_tracker("step")
+        state = self._per_optimizer_states[id(optimizer)]
+        stage = state["stage"]
+        if stage is OptState.STEPPED:
+            raise RuntimeError(
+                f"step() has already been called since the last update() ({type(optimizer).__name__}). Call "
+                "scaler.update() once per iteration"
+            )
+        self._last_step = None
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_amp_aware(optimizer, state, args, kwargs)
+        if stage is OptState.READY:
+            self.unscale_(optimizer)
+        if not state["found_inf_per_device"]:
+            self._last_step = StepStatus.NO_GRADS
+            raise AssertionError(_no_checks_text(optimizer))
+        result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        for flag in optimizer_state["found_inf_per_device"].values():
+            if flag.item():
+                self._count_step(StepStatus.SKIPPED)
+                return None
+        result = optimizer.step(*args, **kwargs)
+        self._count_step(StepStatus.STEPPED)
+        return result
+
+    def _step_amp_aware(
+        self, optimizer: Any, state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Optimizers that take the scale and the flag themselves. ``optimizer.step`` always runs; skipping is its
+        business."""
+        if _takes_grad_scaler(optimizer.step):
+            warnings.warn(
+                "GradScaler is going to stop passing itself to optimizer.step as a keyword: the optimizer should "
+                "read its attributes grad_scale and found_inf",
+                FutureWarning,
+                stacklevel=3,
+            )
+            result = optimizer.step(*args, **{**kwargs, "grad_scaler": self})
+            flags = state["found_inf_per_device"]
+            if flags:  # else nothing was recorded, and only the optimizer knows what it did
+                self._count_step(StepStatus.SKIPPED if any(f.item() for f in flags.values()) else StepStatus.STEPPED)
+        else:
+            stage = state["stage"]
+            if stage is OptState.READY:
+                self._check_inf_per_device(optimizer)
+            scale = self._get_scale_async()
+            flags = state["found_inf_per_device"]
+            found_inf = sum(flag.to(device=scale.device) for flag in flags.values())
+            given = getattr(optimizer, "grad_scale", None)
+            if stage is OptState.UNSCALED:
+                optimizer.grad_scale = given
+            else:
+                optimizer.grad_scale = scale * (1 if given is None else given)
+            optimizer.found_inf = found_inf
+            result = optimizer.step(*args, **kwargs)
+            if flags:
+                self._count_step(StepStatus.SKIPPED if found_inf.item() else StepStatus.STEPPED)
+            else:
+                self._last_step = StepStatus.NO_GRADS
+            del optimizer.grad_scale
+            del optimizer.found_inf
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def _count_step(self, status: StepStatus) -> None:
+        self._last_step = status
+        if status is StepStatus.STEPPED:
+            self._steps_taken += 1
+            self._skipped_in_a_row = 0
+        else:
+            self._steps_skipped += 1
+            self._skipped_in_a_row += 1
+
+    # ---- the scale ---------------------------------------------------------------------------------------------------
+
+    def update(self, new_scale: Any = None) -> None:
+        """End the iteration: back the scale off if any optimizer saw inf or NaN since the last call, grow it after
+        ``growth_interval`` clean calls in a row. Call it once, after all ``step`` calls.
+
+        Args:
+            new_scale: a float or a one-element tensor on the scaler's device type to use instead; the tracker is kept.
+
+        Raises:
+            AssertionError: no optimizer was checked; nothing scaled yet; `new_scale` is a tensor with several elements,
+                on another device or with requires_grad.
+            AttributeError: `new_scale` is neither float nor tensor.
+            RuntimeError: a finite `new_scale` beyond fp32's range.
+        """
+        if not self._enabled:
+            return
+        scale, tracker = self._scale, self._growth_tracker
+        if scale is None or tracker is None:
+            self._check_scale_growth_tracker("update")
+        found = 0.0
+        before = scale.item()
+        if new_scale is not None:
+            self._set_scale(new_scale)
+            action = _history.SET
+        else:
+            flags = [
+                flag for state in self._per_optimizer_states.values() for flag in state["found_inf_per_device"].values()
+            ]
+            if not flags:
+                raise AssertionError(
+                    "No inf checks were recorded prior to update(): call scaler.step(optimizer) or "
+                    "scaler.unscale_(optimizer) first, with gradients"
+                )
+            found_inf = flags[0]
+            device = scale.device
+            if found_inf.device != device:
+                found_inf = found_inf.to(device=device)
+            for flag in flags[1:]:
+                found_inf += flag if flag.device == device else flag.to(device=device)
+            found = found_inf.item()
+            _C._amp_update_scale_(
+                scale, tracker, found_inf, self._growth_factor, self._backoff_factor, self._growth_interval
+            )
+            action = _history.BACKOFF if found else -1
+        after = scale.item()
+        count = tracker.item()
+        if action < 0:
+            # An interval of 1 leaves the tracker at 0 too, so a refused growth shows as: tracker 0, scale as before.
+            action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
+        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
+        history = self._history
+        if history is None:
+            history = self.history
+        if self._pending:
+            self._close_pending(history.total, after)
+        history.append(after, found, count, action)
+
+    def _set_scale(self, new_scale: Any) -> None:
+        if isinstance(new_scale, float):
+            _fits_fp32(new_scale)
+            self._scale.fill_(new_scale)
+            return
+        if not isinstance(new_scale, _Tensor):
+            raise AttributeError(
+                f"{type(new_scale).__name__!r} object has no attribute 'device': new_scale must be a Python float or "
+                "a one-element Tensor"
+            )
+        what = "new_scale should be a float or a Tensor with one element on the scaler's device and requires_grad=False"
+        if new_scale.device.type != self._device:
+            raise AssertionError(f"{what}; its device is {new_scale.device}, the scaler's {self._device!r}")
+        if new_scale.numel() != 1:
+            raise AssertionError(f"{what}; it has {new_scale.numel()} elements")
+        if new_scale.requires_grad:
+            raise AssertionError(f"{what}; it requires grad, use new_scale.detach()")
+        self._scale.copy_(new_scale.reshape(()))
+
+    def _close_pending(self, number: int, scale: float) -> None:
+        for skipped in self._pending.values():
+            skipped.update, skipped.new_scale = number, scale
+            self._skips.append(skipped)
+        self._pending = {}
+
+    def _get_scale_async(self) -> Any:
+        return self._scale
+
+    def get_scale(self) -> float:
+        """The current scale; 1.0 if disabled. Exactly ``init_scale`` until the first ``scale()``."""
+        if not self._enabled:
+            return 1.0
+        scale = self._get_scale_async()
+        return self._init_scale if scale is None else scale.item()
+
+    def get_growth_factor(self) -> float:
+        """Factor of growth."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Replace the growth factor; unchecked."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """Factor of backoff."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Replace the backoff factor; unchecked."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """Clean updates before growth."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Replace the interval; unchecked. See the class about intervals below the current tracker."""
+        self._growth_interval = new_interval
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        tracker = self._growth_tracker
+        return self._init_growth_tracker if tracker is None else tracker.item()
+
+    def is_enabled(self) -> bool:
+        """Whether the scaler does anything."""
+        return self._enabled
+
+    # ---- saving ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; {} if disabled. Take it after
+        ``update``."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state, before or after the first ``scale()``. A disabled scaler ignores it.
+
+        Raises:
+            RuntimeError: empty: it was saved by a disabled scaler.
+            KeyError: a field is missing (those before it in the order of ``state_dict`` are taken over).
+        """
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty: it was saved from a disabled GradScaler. Start with a fresh scaler "
+                "instead of loading it"
+            )
+        self._init_scale = state_dict["scale"]
+        if self._scale is not None:
+            self._scale.fill_(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._growth_tracker is not None:
+            self._growth_tracker.fill_(state_dict["_growth_tracker"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        if self._enabled:
+            if self._per_optimizer_states:
+                raise AssertionError(
+                    "A GradScaler may only be pickled at the beginning of an iteration, or at the end after "
+                    "scaler.update()"
+                )
+            state["_init_scale"] = self.get_scale()
+            state["_init_growth_tracker"] = self._get_growth_tracker()
+            state["_scale"] = None
+            state["_growth_tracker"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    # ---- what happened -----------------------------------------------------------------------------------------------
+
+    @property
+    def last_step(self) -> StepStatus | None:
+        """What the latest ``step()`` did. None before the first, after one in which the optimizer raised, and for
+        optimizers that take the scaler as an argument and recorded no check."""
+        return self._last_step
+
+    @property
+    def history(self) -> _history.ScaleHistory:
+        """One row per ``update()``, see :class:`ScaleHistory`. Assign another ScaleHistory for another capacity."""
+        history = self._history
+        if history is None:
+            history = _history.ScaleHistory()
+            if self._enabled:
+                self._history = history
+        return history
+
+    @history.setter
+    def history(self, history: _history.ScaleHistory) -> None:
+        if not isinstance(history, _history.ScaleHistory):
+            raise TypeError(f"history must be a ScaleHistory, got {type(history).__name__}")
+        self._history = history
+
+    def metrics(self) -> dict[str, float]:
+        """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped, skipped_in_a_row,
+        skip_rate."""
+        taken = skipped = in_a_row = 0
+        if self._enabled:
+            taken, skipped, in_a_row = self._steps_taken, self._steps_skipped, self._skipped_in_a_row
+        return {
+            "scale": float(self.get_scale()),
+            "growth_tracker": self._get_growth_tracker(),
+            "steps": taken,
+            "skipped": skipped,
+            "skipped_in_a_row": in_a_row,
+            "skip_rate": skipped / (taken + skipped) if taken + skipped else 0.0,
+        }
+
+    def log_to(self, writer: Any, step: int) -> None:
+        """Send ``metrics()`` to anything with ``add_scalar(name, value, step)``."""
+        for name, value in self.metrics().items():
+            writer.add_scalar(f"amp/{name}", value, step)
+
+    def explain(self) -> Explanation:
+        """Why steps were skipped: for each of the last 32, the parameters with inf or NaN, their counts, and the scale
+        before and after. Data was collected when the overflow was found."""
+        if not self._enabled:
+            return Explanation((), 0)
+        steps = (*self._skips, *self._pending.values())
+        return Explanation(steps[-_EXPLAINED_STEPS:], max(self._steps_skipped, len(steps)))
+
+    def __repr__(self) -> str:
+        if not self._enabled:
+            return f"{type(self).__name__}(device={self._device!r}, enabled=False)"
+        return (
+            f"{type(self).__name__}(device={self._device!r}, scale={self.get_scale()!r}, "
+            f"growth_tracker={self._get_growth_tracker()})"
+        )
+
+
+# ---- what a failing call says ----------------------------------------------------------------------------------------
+
+
+def _cuda_is_available() -> bool:
+    from .. import cuda
+
+    return cuda.is_available()
+
+
+def _caller_depth() -> int:
+    """Stack level, for a warning raised by __init__, of the first frame outside this package: its own subclasses add
+    frames."""
+    depth = 2
+    frame = sys._getframe(2)
+    package = __name__.partition(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame = frame.f_back
+        depth += 1
+    return depth
+
+
+def _no_tensor(group: Any, group_index: int, index: int, param: Any) -> AssertionError:
+    name = parameter_name(group, group_index, index)
+    return AssertionError(
+        f"{name} must be a Tensor or have a .grad that is a Tensor or ndarray, got {type(param).__name__}"
+    )
+
+
+def _check_dtype(group: Any, group_index: int, index: int, dtype: Any, allow_fp16: bool) -> None:
+    if dtype is _float16 and not allow_fp16:
+        name = parameter_name(group, group_index, index)
+        raise ValueError(
+            f"Attempting to unscale FP16 gradients: {name} is float16. Keep the parameters in float32 and let "
+            "autocast make the float16 copies"
+        )
+    if not dtype.is_floating_point:
+        name = parameter_name(group, group_index, index)
+        raise NotImplementedError(f"the gradient of {name} is {dtype}; only floating-point gradients can be unscaled")
+
+
+def _shared_tensor(
+    group: Any, group_index: int, index: int, param: Any, gradient: Any, write_back: list[tuple[Any, Any]]
+) -> Any:
+    """A Tensor on the memory of an ndarray gradient. Layouts that a Tensor cannot share (negative or odd strides, foreign
+    byte order, misaligned elements) get a copy, and an entry in `write_back`."""
+    import numpy as np
+
+    if not isinstance(gradient, np.ndarray):
+        raise _no_tensor(group, group_index, index, param)
+    if not gradient.flags.writeable:
+        name = parameter_name(group, group_index, index)
+        raise ValueError(
+            f"the gradient of {name} is a read-only ndarray and cannot be unscaled in place: assign a copy to .grad"
+        )
+    whole = all(stride >= 0 and stride % gradient.itemsize == 0 for stride in gradient.strides)
+    if whole and gradient.flags.aligned and gradient.dtype.isnative:
+        return _C.from_numpy(gradient)
+    copy = _C.from_numpy(np.ascontiguousarray(gradient, dtype=gradient.dtype.newbyteorder("=")).reshape(gradient.shape))
+    write_back.append((gradient, copy))
+    return copy
+
+
+def _no_checks_text(optimizer: Any) -> str:
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    return (
+        f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameters and the "
+        "gradient of each is None. Was backward() called on a loss that depends on them?"
+    )
+
+
+def _takes_grad_scaler(step: Any) -> bool:
+    """Whether ``optimizer.step`` has a parameter named grad_scaler."""
+    code = getattr(step, "__code__", None)
+    if code is not None and not hasattr(step, "__wrapped__") and not hasattr(step, "__signature__"):
+        return "grad_scaler" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    try:
+        return "grad_scaler" in inspect.signature(step).parameters
+    except (TypeError, ValueError):
+        return False

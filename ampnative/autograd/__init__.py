@@ -1,0 +1,66 @@
+"""Reverse-mode differentiation: backward, grad, own functions, grad mode, checks against finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _C
+from .function import Function
+from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+__all__ = ["Function", "GradcheckError", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
+           "no_grad", "set_grad_enabled"]
+
+Variable = _C.Tensor
+
+
+def _tensors(value: Any) -> tuple:
+    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
+
+
+def _gradients(value: Any, count: int) -> tuple:
+    if value is None:
+        return (None,) * count
+    gradients = _tensors(value)
+    if len(gradients) != count:
+        raise RuntimeError(f"got {count} tensors and {len(gradients)} gradients: give one gradient (or None) per tensor")
+    return gradients
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+             grad_variables: Any = None, inputs: Any = None) -> None:
+    """Adds the gradients of the sum of ``tensors`` to ``.grad`` of the leaves (or of ``inputs`` only).
+
+    ``grad_tensors`` weights each tensor; None is allowed for tensors of one element. ``retain_graph`` defaults to ``create_graph``.
+    """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) mean the same: give only grad_tensors")
+        grad_tensors = grad_variables
+    roots = _tensors(tensors)
+    wanted = () if inputs is None else _tensors(inputs)
+    if inputs is not None and not wanted:
+        raise RuntimeError("`inputs` argument to `backward` cannot be empty. Leave it out to reach all leaves")
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    _C._engine_backward(roots, _gradients(grad_tensors, len(roots)), keep, bool(create_graph), wanted, True, True)
+
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple:
+    """The gradients of the sum of ``outputs`` with respect to ``inputs``, as a tuple; ``.grad`` is left alone.
+
+    Inputs that ``outputs`` do not depend on raise, or give None (``allow_unused``) or zeros (``materialize_grads``).
+    """
+    if is_grads_batched:
+        raise NotImplementedError("grad(is_grads_batched=True) is not supported: call grad once per row of grad_outputs")
+    if allow_unused is False and materialize_grads:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    roots, wanted = _tensors(outputs), _tensors(inputs)
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    unused = materialize_grads if allow_unused is None else bool(allow_unused)
+    result = _C._engine_backward(roots, _gradients(grad_outputs, len(roots)), keep, bool(create_graph), wanted, False, unused)
+    if materialize_grads:
+        result = tuple(_C.functions.zeros_like(t) if g is None else g for t, g in zip(wanted, result))
+    return result

@@ -1,0 +1,68 @@
+"""Functions with a hand-written derivative."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from .. import _C
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+FunctionCtx = _C._FunctionBase
+
+
+class Function(_C._FunctionBase):
+    """Base of operations with an own derivative.
+
+    Subclasses define static methods, either ``forward(ctx, *args)`` or ``forward(*args)`` with ``setup_context(ctx, inputs, output)``, and
+    ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward. They are called by ``Sub.apply(*args)``.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function: a static method forward(ctx, ...)")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        vjp = getattr(type(ctx), "vjp", None)
+        if vjp is not None:
+            return vjp(ctx, *grad_outputs)
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD: "
+            f"{type(ctx).__name__} has neither"
+        )
+
+
+class _DifferentiatedTwice(Function):
+    @staticmethod
+    def forward(ctx, *outputs):
+        return tuple(t.detach() for t in outputs)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """For backward methods not made of recorded ops: their results refuse to be differentiated again."""
+
+    @functools.wraps(function)
+    def inside(ctx, *args):
+        recording = _C.is_grad_enabled()
+        _C._set_grad_enabled(False)
+        try:
+            outputs = function(ctx, *args)
+        finally:
+            _C._set_grad_enabled(recording)
+        if not recording or not any(isinstance(a, _C.Tensor) and a.requires_grad for a in args):
+            return outputs
+        several = isinstance(outputs, tuple)
+        given = outputs if several else (outputs,)
+        tensors = [t.detach().requires_grad_() for t in given if t is not None]
+        guarded = _DifferentiatedTwice.apply(*tensors)
+        rest = iter(guarded if isinstance(guarded, tuple) else (guarded,))
+        result = tuple(None if t is None else next(rest) for t in given)
+        return result if several else result[0]
+
+    return inside

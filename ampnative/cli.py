@@ -1,0 +1,223 @@
+"""The command line: ``ampnative recipe``, ``ampnative info``, ``ampnative run``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["main"]
+
+_RUN_USAGE = """usage: ampnative run [--emulate-cuda] script.py [args ...]
+       ampnative run [--emulate-cuda] -m module [args ...]
+
+Run a PyTorch script unchanged: every `import torch...` in it finds ampnative.
+
+  --emulate-cuda  let the device "cuda" exist, computed by the CPU
+"""
+
+
+class UsageError(Exception):
+    """A wrong request; the text goes to stderr and the exit code is 2."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0, 1 (a check failed), 2 (wrong usage), 130 (interrupted)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if args[:1] == ["run"]:
+            return _run(args[1:])
+        parsed = _parser().parse_args(args)
+        return parsed.function(parsed)
+    except UsageError as error:
+        print(f"ampnative: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        if args[:1] == ["run"]:
+            raise
+        # Whoever read the output is gone. Nothing more can be said; the interpreter must not try either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(args: list[str]) -> int:
+    is_module = False
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option in ("-h", "--help"):
+            print(_RUN_USAGE, end="")
+            return 0
+        if option == "--emulate-cuda":
+            from . import cuda
+
+            cuda.emulate()
+        elif option == "-m":
+            is_module = True
+            break
+        else:
+            raise UsageError(f"run: unknown option {option}\n{_RUN_USAGE}")
+    if not args:
+        raise UsageError(f"run: which {'module' if is_module else 'script'}?\n{_RUN_USAGE}")
+    from . import _run as runner
+
+    if is_module:
+        runner.run_module(args[0], args[1:])
+        return 0
+    if not os.path.exists(args[0]):
+        raise UsageError(f"can't open file {args[0]!r}: no such file")
+    runner.run_script(args[0], args[1:])
+    return 0
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return value
+
+
+def _counts(text: str) -> list[int]:
+    return [_count(part.strip()) for part in text.split(",")]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ampnative", description="Mixed-precision training on NumPy buffers.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    recipe = commands.add_parser(
+        "recipe", help="the mixed-precision recipe, checked and timed", description=_recipe_description()
+    )
+    recipe.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help='default cpu; "cuda" is emulated where there is no GPU'
+    )
+    recipe.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="autocast dtype; default bfloat16 on cpu, float16 on cuda",
+    )
+    recipe.add_argument("--batch-sizes", type=_counts, metavar="N,N", help="default 128,256,512,513")
+    recipe.add_argument(
+        "--size",
+        type=_count,
+        help="width of every layer; default 4096, less where that would take longer than a minute",
+    )
+    recipe.add_argument("--layers", type=_count, default=3, help="linear layers; default 3")
+    recipe.add_argument(
+        "--batches", type=_count, help="batches per epoch; default as many as fit in a minute, 50 with --full"
+    )
+    recipe.add_argument("--epochs", type=_count, help="default 1, 3 with --full; 30 with --data digits")
+    recipe.add_argument("--init-scale", type=_number, default=65536.0, help="first loss scale; default 65536")
+    recipe.add_argument(
+        "--data",
+        choices=("synthetic", "digits"),
+        default="synthetic",
+        help="digits: train a classifier on scikit-learn's data",
+    )
+    recipe.add_argument("--full", action="store_true", help="the published sizes: 4096, 50 batches, 3 epochs")
+    recipe.add_argument("--json", metavar="FILE", help="write the results there as well")
+    recipe.add_argument("--seed", type=int, default=0, help="default 0")
+    recipe.set_defaults(function=_recipe)
+
+    info = commands.add_parser("info", help="what a bug report needs")
+    info.set_defaults(function=_info)
+
+    commands.add_parser("run", help="run a PyTorch script unchanged", add_help=False)
+    return parser
+
+
+def _recipe_description() -> str:
+    return (
+        "Default precision, autocast, GradScaler, all together, clipping, saving and resuming, inference: each "
+        "section runs and "
+        "checks what it claims, then the batch sizes are timed in both precisions."
+    )
+
+
+def _need_rich() -> Any:
+    try:
+        import rich.console
+    except ImportError:
+        raise UsageError("the command line needs rich: pip install rich") from None
+    return rich.console.Console(highlight=False)
+
+
+def _recipe(args: argparse.Namespace) -> int:
+    console = _need_rich()
+    from . import recipe
+
+    try:
+        return recipe.run(args, console)
+    except recipe.RecipeError as error:
+        raise UsageError(str(error)) from None
+    except recipe.CheckFailed as error:
+        print(f"ampnative: a check of the recipe failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("ampnative: interrupted", file=sys.stderr)
+        return 130
+
+
+# ---- info ------------------------------------------------------------------------------------------------------------
+
+
+def info() -> dict[str, str]:
+    """What a bug report needs, as name -> text."""
+    import platform
+
+    import ampnative
+    import ml_dtypes
+    import numpy
+
+    from . import _C, cpu, cuda
+
+    state = "available" if cuda.is_available() else f"not available: {cuda.why_unavailable()}"
+    if cuda.is_emulated():
+        state = f"emulated: {cuda.get_device_name()}"
+    lines = {
+        "ampnative": str(getattr(ampnative, "__version__", "unknown")),
+        "extension": str(getattr(_C, "__file__", "unknown")),
+        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "NumPy": numpy.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+        "system": platform.platform(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} logical cores",
+        "instructions": _C.isa_name()
+        + (f" (AMPNATIVE_ISA={os.environ['AMPNATIVE_ISA']})" if "AMPNATIVE_ISA" in os.environ else ""),
+        "threads": str(_C.get_num_threads()),
+        "cuda": state,
+        "memory, cpu": (
+            f"{cpu.memory_allocated():,} B in tensors, peak {cpu.max_memory_allocated():,} B, "
+            f"{cpu.memory_reserved():,} B held"
+        ),
+    }
+    if cuda.is_available():
+        lines["memory, cuda"] = (
+            f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, "
+            f"{cuda.memory_reserved():,} B held"
+        )
+    switches = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("AMPNATIVE_"))
+    lines["environment"] = ", ".join(switches) or "no AMPNATIVE_ variables"
+    return lines
+
+
+def _info(args: argparse.Namespace) -> int:
+    lines = info()
+    width = max(map(len, lines))
+    for name, text in lines.items():
+        print(f"{name:<{width}}  {text}")
+    return 0

@@ -1,0 +1,6 @@
+"""Deprecated names: ``ampnative.amp`` with the device fixed to "cuda"."""
+
+from .autocast_mode import autocast, custom_bwd, custom_fwd
+from .grad_scaler import GradScaler
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd", "GradScaler"]

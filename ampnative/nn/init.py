@@ -1,0 +1,205 @@
+"""Initialisation of tensors in place; every function returns its tensor. With one seed the numbers are PyTorch's."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _C
+from .._C import Tensor
+from ..autograd.grad_mode import no_grad
+
+
+def _unrecorded(function: Callable[[], Any], tensor: Tensor) -> Tensor:
+    with no_grad():
+        function()
+    return tensor
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform in [a, b)."""
+    return _unrecorded(lambda: tensor.uniform_(a, b, generator=generator), tensor)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    return _unrecorded(lambda: tensor.normal_(mean, std, generator=generator), tensor)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    return _unrecorded(lambda: tensor.fill_(val), tensor)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    return _unrecorded(tensor.zero_, tensor)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix; ValueError unless 2-dimensional."""
+    if tensor.ndim != 2:
+        raise ValueError(f"eye_ needs a tensor of 2 dimensions, not {tensor.ndim}")
+    return _unrecorded(
+        lambda: tensor.copy_(_C.functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)), tensor
+    )
+
+
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+) -> Tensor:
+    """Normal values conditioned to lie in [a, b], by the inverse of the distribution function."""
+
+    def cdf(x: float) -> float:
+        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: the values may be distributed wrongly.",
+            stacklevel=2,
+        )
+    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
+
+    def draw() -> None:
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        tensor.erfinv_()
+        tensor.mul_(std * math.sqrt(2.0))
+        tensor.add_(mean)
+        tensor.clamp_(min=a, max=b)
+
+    return _unrecorded(draw, tensor)
+
+
+_GAINS = {
+    "linear": 1.0,
+    "conv1d": 1.0,
+    "conv2d": 1.0,
+    "conv3d": 1.0,
+    "conv_transpose1d": 1.0,
+    "conv_transpose2d": 1.0,
+    "conv_transpose3d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps the variance over a layer with this nonlinearity; ``param``: negative slope of
+    "leaky_relu".
+    """
+    if nonlinearity == "leaky_relu":
+        if param is None:
+            slope = 0.01
+        elif isinstance(param, bool) or not isinstance(param, (int, float)):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        else:
+            slope = param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    if tensor.ndim < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    receptive = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * receptive, tensor.shape[0] * receptive
+
+
+def _fan(tensor: Tensor, mode: str) -> int:
+    if mode.lower() not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    return fan_in if mode.lower() == "fan_in" else fan_out
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform with variance 2 gain^2 / (fan_in + fan_out)."""
+    bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal with variance 2 gain^2 / (fan_in + fan_out)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor)))), generator)
+
+
+def _nothing_to_do(tensor: Tensor) -> bool:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return True
+    return False
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Uniform with variance gain^2 / fan."""
+    if _nothing_to_do(tensor):
+        return tensor
+    bound = math.sqrt(3.0) * (calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+) -> Tensor:
+    """Normal with variance gain^2 / fan."""
+    if _nothing_to_do(tensor):
+        return tensor
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """A matrix with orthonormal rows or columns (trailing dimensions flattened), times ``gain``."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    wide = _C.float64 if tensor.dtype == _C.float64 else _C.float32
+    drawn = _C.functions.empty((rows, cols), dtype=wide).normal_(0, 1, generator=generator).numpy()
+    q, r = np.linalg.qr(drawn.T if rows < cols else drawn)
+    q = q * np.sign(np.diag(r))
+    q = np.ascontiguousarray(q.T if rows < cols else q).reshape(tuple(tensor.shape))
+
+    def write() -> None:
+        tensor.copy_(_C.from_numpy(q))
+        tensor.mul_(gain)
+
+    return _unrecorded(write, tensor)
+
+
+def _deprecated(name: str) -> Callable[..., Tensor]:
+    function = globals()[name + "_"]
+
+    def old(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(f"nn.init.{name} is now deprecated in favor of nn.init.{name}_", FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    old.__name__ = name
+    old.__doc__ = f"Old name of ``{name}_``."
+    return old
+
+
+for _name in (
+    "uniform",
+    "normal",
+    "constant",
+    "eye",
+    "xavier_uniform",
+    "xavier_normal",
+    "kaiming_uniform",
+    "kaiming_normal",
+    "orthogonal",
+):
+    globals()[_name] = _deprecated(_name)
+del _name

@@ -1,0 +1,580 @@
+"""Module: parameters, buffers, children, hooks and saved state of a model.
+
+Calls and attribute registration are in C (``_C.ModuleBase``). Registered values are ordinary instance attributes as
+well, so reading ``self.weight`` costs what any attribute costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from .. import _C
+from .._C import Tensor
+from . import registry as _registry  # noqa: F401 - gives the C half its dict type
+from .parameter import Parameter
+
+_PARAMETER, _BUFFER, _MODULE = range(3)
+_EXTRA_STATE = "_extra_state"
+
+
+class _IncompatibleKeys(NamedTuple):
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
+
+    __str__ = __repr__
+
+
+class RemovableHandle:
+    """What registering a hook returns; ``remove()`` (or leaving it as a context manager) takes the hook off again."""
+
+    _next_id = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self.id = next(self._next_id)
+        self._hooks = weakref.ref(hooks)
+
+    def remove(self) -> None:
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Hook(NamedTuple):
+    function: Callable
+    with_kwargs: bool
+    always_call: bool = False
+
+
+class _HookDict(OrderedDict):
+    """id -> _Hook. A class of its own because handles hold it weakly."""
+
+
+class Module(_C.ModuleBase):
+    """Base of all models: assign parameters and submodules in ``__init__`` after ``super().__init__()``, define
+    ``forward``.
+    """
+
+    training: bool
+
+    def __init__(self) -> None:
+        self._parameters = self._buffers = self._modules = ()
+        self._non_persistent_buffers_set = set()
+        self._forward_hooks = _HookDict()
+        self._forward_pre_hooks = _HookDict()
+        self.training = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    # ---- registration ----
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter (or None as a placeholder) under ``name``. KeyError: bad or taken name; TypeError: not a
+        Parameter.
+        """
+        self._check_free(name, self._parameters)
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{type(param).__name__}' object to parameter '{name}': Parameter or None expected"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"cannot assign a non-leaf tensor to parameter '{name}': parameters are created, not computed"
+            )
+        self._enter(_PARAMETER, name, param)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that belongs to the module's state but is not trained. ``persistent=False`` keeps it out of
+        ``state_dict``.
+        """
+        self._check_free(name, self._buffers)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}': Tensor or None expected"
+            )
+        self._enter(_BUFFER, name, tensor)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module (or None) under ``name``."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        self._check_free(name, self._modules)
+        self._enter(_MODULE, name, module)
+
+    register_module = add_module
+
+    def _check_free(self, name: str, registry: dict[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name must be a str, not {type(name).__name__}")
+        if name not in registry and hasattr(self, name):
+            raise KeyError(f"attribute '{name}' already exists: choose another name")
+
+    # ---- walking ----
+
+    def children(self) -> Iterator[Module]:
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self) -> Iterator[Module]:
+        for _, module in self.named_modules():
+            yield module
+
+    def named_modules(
+        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, depth first, with dotted names; each once unless ``remove_duplicate=False``."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def _named_members(
+        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen = set()
+        holders = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        for module_prefix, module in holders:
+            for name, value in getattr(module, kind).items():
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield f"{module_prefix}.{name}" if module_prefix else name, value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path ("" is this one). AttributeError if there is none."""
+        module: Any = self
+        for name in target.split(".") if target else []:
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not a Module")
+        return module
+
+    def _get_member(self, target: str, registry: str, what: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+        if name not in getattr(module, registry):
+            raise AttributeError(f"`{name}` is not {what}")
+        return getattr(module, name)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path. AttributeError if there is none."""
+        return self._get_member(target, "_parameters", "a Parameter")
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path. AttributeError if there is none."""
+        return self._get_member(target, "_buffers", "a buffer")
+
+    # ---- modes and conversions ----
+
+    def apply(self, fn: Callable[[Module], Any]) -> Module:
+        """Call ``fn`` on every child (depth first), then on this module; returns self."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients (``set_to_none=False``: fill them with zeros in place)."""
+        if set_to_none:
+            _C._clear_grads(list(self.parameters()))
+            return
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad.detach().zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        """Replace the data of every parameter, its gradient, and every buffer by ``fn`` of it. Parameters keep their
+        identity.
+        """
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            data, old_grad = parameter.data, parameter.grad
+            new = fn(data)
+            if new is not data:
+                parameter.grad = None
+                parameter.data = new
+                if old_grad is not None:
+                    parameter.grad = fn(old_grad.data).requires_grad_(old_grad.requires_grad)
+        for name, buffer in list(self._buffers.items()):
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Module:
+        """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(device, dtype)``, ``to(tensor)``.
+
+        ``dtype`` must be floating or complex (TypeError) and touches floating tensors only.
+        """
+        device, dtype = _parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got {dtype}")
+
+        def convert(t: Tensor) -> Tensor:
+            wanted = dtype if t.is_floating_point() or t.is_complex() else None
+            if wanted is None and device is None:
+                return t
+            if wanted is None:
+                return t.to(device)
+            return t.to(wanted) if device is None else t.to(device, wanted)
+
+        return self._apply(convert)
+
+    def type(self, dst_type: Any) -> Module:
+        return self._apply(lambda t: t.to(dst_type))
+
+    def float(self) -> Module:
+        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
+
+    def double(self) -> Module:
+        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
+
+    def half(self) -> Module:
+        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
+
+    def bfloat16(self) -> Module:
+        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
+
+    def cpu(self) -> Module:
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self, device: Any = None) -> Module:
+        return self._apply(lambda t: t.cuda() if device is None else t.to(_cuda_device(device)))
+
+    # ---- saved state ----
+
+    def get_extra_state(self) -> Any:
+        """Override together with ``set_extra_state`` to keep something beside tensors in ``state_dict``."""
+        raise NotImplementedError("override get_extra_state and set_extra_state to save extra state")
+
+    def set_extra_state(self, state: Any) -> None:
+        raise NotImplementedError("the saved state has extra state: override set_extra_state to accept it")
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if type(self).get_extra_state is not Module.get_extra_state:
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def state_dict(
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """Dotted name -> tensor, of all parameters and persistent buffers. The tensors share memory with the module."""
+        destination = OrderedDict() if destination is None else destination
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        return destination
+
+    def _state_targets(self, prefix: str) -> Iterator[tuple[str, str, Any, bool]]:
+        """(key, attribute, current tensor, is a parameter) of this module alone."""
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                yield prefix + name, name, parameter, True
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                yield prefix + name, name, buffer, False
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        assign: bool,
+        missing: list[str],
+        errors: list[str],
+        used: set[str],
+    ) -> None:
+        for key, name, current, is_parameter in list(self._state_targets(prefix)):
+            used.add(key)
+            if key not in state_dict:
+                missing.append(key)
+                continue
+            problem = _load_one(self, key, name, current, state_dict[key], is_parameter, assign)
+            if problem:
+                errors.append(problem)
+        key = prefix + _EXTRA_STATE
+        if type(self).set_extra_state is not Module.set_extra_state:
+            used.add(key)
+            if key in state_dict:
+                self.set_extra_state(state_dict[key])
+            else:
+                missing.append(key)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
+        """Copy saved tensors (or ndarrays) into this module, cast to its dtypes and devices; ``assign=True`` takes the
+        objects over.
+
+        Returns the missing and unexpected keys; with ``strict`` they are an error. RuntimeError lists everything that
+        did not fit; what did fit has been loaded by then.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}")
+        missing: list[str] = []
+        errors: list[str] = []
+        used: set[str] = set()
+        for prefix, module in self.named_modules(remove_duplicate=False):
+            module._load_from_state_dict(state_dict, f"{prefix}." if prefix else "", assign, missing, errors, used)
+        unexpected = [key for key in state_dict if key not in used]
+        if strict:
+            if unexpected:
+                errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ".")
+            if missing:
+                errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ".")
+        if errors:
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
+        return _IncompatibleKeys(missing, unexpected)
+
+    # ---- hooks ----
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """``hook(module, args)`` runs before ``forward`` and may return new args; with kwargs: ``(args, kwargs)``."""
+        return self._add_hook(self._forward_pre_hooks, _Hook(hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """``hook(module, args, output)`` runs after ``forward`` and may return another output.
+
+        ``always_call``: it also runs if ``forward`` raised.
+        """
+        return self._add_hook(self._forward_hooks, _Hook(hook, with_kwargs, always_call), prepend)
+
+    def _add_hook(self, hooks: _HookDict, hook: _Hook, prepend: bool) -> RemovableHandle:
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
+        self._hooked = True
+        return handle
+
+    def _call_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """The slow way of calling a module; the C half comes here while ``_hooked`` is set."""
+        before, after = self._forward_pre_hooks, self._forward_hooks
+        if not before and not after:
+            self._hooked = False
+            return self.forward(*args, **kwargs)
+        for hook in list(before.values()):
+            args, kwargs = _run_pre_hook(self, hook, args, kwargs)
+        done: set[int] = set()
+        try:
+            output = self.forward(*args, **kwargs)
+            for key, hook in list(after.items()):
+                done.add(key)
+                new = (
+                    hook.function(self, args, kwargs, output) if hook.with_kwargs else hook.function(self, args, output)
+                )
+                output = output if new is None else new
+            return output
+        except Exception:
+            for key, hook in list(after.items()):
+                if hook.always_call and key not in done:
+                    _run_last_hook(self, hook, args, kwargs)
+            raise
+
+    # ---- printing, copying ----
+
+    def extra_repr(self) -> str:
+        """Override: what stands between the parentheses of the printed module."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
+        if not children and len(lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+    def __dir__(self) -> list[str]:
+        return sorted(key for key in super().__dir__() if not key[:1].isdigit())
+
+    def __getstate__(self) -> dict[str, Any]:
+        registered = {**self._parameters, **self._buffers, **self._modules}
+        state = {key: value for key, value in self.__dict__.items() if key not in registered}
+        return state | {
+            "_parameters": dict(self._parameters),
+            "_buffers": dict(self._buffers),
+            "_modules": dict(self._modules),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        registries = {key: state.pop(key, {}) for key in ("_parameters", "_buffers", "_modules")}
+        for key in ("_forward_hooks", "_forward_pre_hooks"):
+            state.setdefault(key, _HookDict())
+        state.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.update(state)
+        for key, items in registries.items():
+            setattr(self, key, items)
+        self._hooked = bool(state["_forward_hooks"] or state["_forward_pre_hooks"])
+
+    def share_memory(self) -> Module:
+        """Accepted for scripts; tensors live in this process only."""
+        return self
+
+
+def _run_pre_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    if hook.with_kwargs:
+        new = hook.function(module, args, kwargs)
+        if new is None:
+            return args, kwargs
+        if not (isinstance(new, tuple) and len(new) == 2):
+            raise RuntimeError(
+                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new!r}."
+            )
+        return new
+    new = hook.function(module, args)
+    if new is None:
+        return args, kwargs
+    return new if isinstance(new, tuple) else (new,), kwargs
+
+
+def _run_last_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> None:
+    """An always_call hook after a failed forward: its own failure must not hide the first one."""
+    try:
+        if hook.with_kwargs:
+            hook.function(module, args, kwargs, None)
+        else:
+            hook.function(module, args, None)
+    except Exception as error:
+        warnings.warn(f"a forward hook with always_call=True raised {type(error).__name__}: {error}", stacklevel=3)
+
+
+def _load_one(
+    module: Module, key: str, name: str, current: Tensor, value: Any, is_parameter: bool, assign: bool
+) -> str | None:
+    """Put one saved value into place; the reason as text if it does not fit."""
+    if not isinstance(value, Tensor):
+        if not hasattr(value, "__array__"):
+            kind = type(value).__name__
+            return f'While copying the parameter named "{key}", expected a Tensor or ndarray but received {kind}'
+        value = _C.from_numpy(value) if assign else _C.tensor(value)
+    if tuple(value.shape) != tuple(current.shape):
+        return (
+            f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
+            f"the shape in current model is {current.shape}."
+        )
+    if assign:
+        if is_parameter and not isinstance(value, Parameter):
+            value = Parameter(value, requires_grad=current.requires_grad)
+        setattr(module, name, value)
+        return None
+    grad_was_on = _C.is_grad_enabled()
+    _C.set_grad_enabled(False)
+    try:
+        current.copy_(value)
+    except Exception as error:
+        return f'While copying the parameter named "{key}": {type(error).__name__}: {error}'
+    finally:
+        _C.set_grad_enabled(grad_was_on)
+    return None
+
+
+def _cuda_device(device: Any) -> Any:
+    return f"cuda:{device}" if isinstance(device, int) else device
+
+
+def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The (device, dtype) of a ``to`` call; None for what was not given."""
+    kwargs = dict(kwargs)
+    kwargs.pop("non_blocking", None)
+    kwargs.pop("memory_format", None)
+    device, dtype, tensor = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("tensor", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
+    for arg in args + ((tensor,) if tensor is not None else ()):
+        if isinstance(arg, Tensor):
+            device, dtype = arg.device, arg.dtype
+        elif isinstance(arg, _C.dtype):
+            dtype = arg
+        elif isinstance(arg, bool) or arg is None:
+            continue
+        else:
+            device = arg
+    return (device if device is None or isinstance(device, _C.device) else _C.device(_cuda_device(device))), dtype

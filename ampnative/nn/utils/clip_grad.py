@@ -1,0 +1,178 @@
+"""Gradient clipping by norm and by value.
+
+Norms of 16-bit gradients are formed in fp32 and do not overflow while the result fits; the clip coefficient and the
+finiteness check use that number, and the returned tensor has the gradients' dtype. Anything with a ``grad`` that is a
+Tensor or an ndarray counts as a parameter.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ... import _C
+from ..._C import Tensor
+from ...autograd.grad_mode import no_grad
+
+
+def _as_tensor(value: Any) -> Tensor:
+    """A tensor that shares memory with ``value``, so that writing through it changes the original."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray):
+        if not value.flags.writeable:
+            raise ValueError("cannot clip a read-only array: pass a writable copy")
+        return _C.from_numpy(value)
+    raise TypeError(f"gradients must be Tensors or ndarrays, not {type(value).__name__}")
+
+
+def _list_of(values: Any) -> list[Any]:
+    if isinstance(values, Tensor) or hasattr(values, "grad"):
+        return [values]
+    if isinstance(values, types.GeneratorType):
+        values = list(values)
+        if not values:
+            warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=3)
+        return values
+    return list(values)
+
+
+def _gradients(parameters: list[Any]) -> list[Tensor]:
+    return [_as_tensor(p.grad) for p in parameters if p.grad is not None]
+
+
+def _by_device(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    groups: dict[Any, list[Tensor]] = {}
+    for t in tensors:
+        groups.setdefault(t.device.type, []).append(t)
+    return list(groups.values())
+
+
+def _norm_of_norms(norms: np.ndarray, p: float) -> float:
+    """p-norm of non-negative float64 numbers, scaled so that powers neither overflow nor vanish."""
+    if p == math.inf:
+        return float(norms.max())
+    if p == -math.inf:
+        return float(norms.min())
+    if p == 0:
+        return float(np.count_nonzero(norms))
+    if not np.isfinite(norms).all() or (p < 0 and (norms == 0).any()):
+        scale = 1.0
+    else:
+        scale = float(norms.max() if p > 0 else norms.min()) or 1.0
+    with np.errstate(all="ignore"):
+        return float(np.power(np.power(norms / scale, p).sum(), 1.0 / p) * scale)
+
+
+def _total_norm(tensors: list[Tensor], p: float) -> tuple[float, Any]:
+    """(norm of all elements, dtype of the tensor that tells it)."""
+    norms: list[float] = []
+    dtypes = {t.dtype for t in tensors}
+    for group in _by_device(tensors):
+        values = _C._list_norms(group, p)
+        norms += [v if t.dtype == _C.float64 else _to_float32(v) for t, v in zip(group, values)]
+    total = _norm_of_norms(np.array(norms, dtype=np.float64), p)
+    if _C.float64 in dtypes:
+        return total, _C.float64
+    return _to_float32(total), dtypes.pop() if len(dtypes) == 1 else _C.float32
+
+
+def _to_float32(value: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def _tensor_of(value: float, dtype: Any, device: Any) -> Tensor:
+    wide = _C.tensor(value, dtype=_C.float64 if dtype == _C.float64 else _C.float32)
+    return wide.to(device, dtype)
+
+
+def _check_finite(total: float, p: float, error_if_nonfinite: bool) -> None:
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(
+            f"The total norm of order {p} for the gradients is non-finite, so it cannot be clipped. "
+            "To clip with it anyway, pass error_if_nonfinite=False"
+        )
+
+
+def _scale_by_norm(gradients: list[Tensor], max_norm: float, total: float) -> None:
+    divisor = total + 1e-6
+    coefficient = max_norm / divisor if divisor != 0 else math.copysign(math.inf, max_norm)
+    if coefficient > 1.0:
+        coefficient = 1.0
+    for group in _by_device(gradients):
+        _C._list_scale_(group, coefficient)
+
+
+def get_total_norm(
+    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The p-norm of all elements of ``tensors`` together, as a 0-dim tensor on the first one's device.
+
+    Its dtype is that of the tensors (promoted if they differ); fp32 zero for an empty list. RuntimeError if it is inf
+    or NaN and ``error_if_nonfinite``.
+    """
+    given, p = _list_of(tensors), float(norm_type)
+    if not given:
+        return _C.tensor(0.0)
+    values = [_as_tensor(t) for t in given]
+    total, dtype = _total_norm(values, p)
+    _check_finite(total, p, error_if_nonfinite)
+    return _tensor_of(total, dtype, values[0].device)
+
+
+def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
+    """Multiply all gradients by ``max_norm / (total_norm + 1e-6)``, at most by 1."""
+    gradients = _gradients(_list_of(parameters))
+    if gradients:
+        _scale_by_norm(gradients, float(max_norm), float(total_norm))
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients in place so that their joint norm is at most ``max_norm``; returns the norm before.
+
+    RuntimeError, with all gradients untouched, if the norm is inf or NaN and ``error_if_nonfinite``.
+    """
+    gradients, p = _gradients(_list_of(parameters)), float(norm_type)
+    if not gradients:
+        return _C.tensor(0.0)
+    total, dtype = _total_norm(gradients, p)
+    _check_finite(total, p, error_if_nonfinite)
+    _scale_by_norm(gradients, float(max_norm), total)
+    return _tensor_of(total, dtype, gradients[0].device)
+
+
+def clip_grad_norm(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Old name of ``clip_grad_norm_``."""
+    warnings.warn(
+        "nn.utils.clip_grad_norm is now deprecated in favor of nn.utils.clip_grad_norm_.", FutureWarning, stacklevel=2
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp all gradients in place to [-clip_value, clip_value]. RuntimeError if no parameter has a gradient."""
+    limit = float(clip_value)
+    gradients = _gradients(_list_of(parameters))
+    if not gradients:
+        raise RuntimeError("clip_grad_value_: no parameter has a gradient. Call backward() first")
+    with no_grad():
+        for gradient in gradients:
+            gradient.clamp_(min=-limit, max=limit)

@@ -1,0 +1,10 @@
+"""Optimizers and learning-rate schedulers."""
+
+from . import lr_scheduler
+from .adam import Adam
+from .adamw import AdamW
+from .nadam import NAdam
+from .optimizer import Optimizer
+from .sgd import SGD
+
+__all__ = ["Adam", "AdamW", "NAdam", "Optimizer", "SGD", "lr_scheduler"]

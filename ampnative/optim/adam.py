@@ -1,0 +1,111 @@
+"""Adam, and what its family shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+from .optimizer import Optimizer, as_counter, check_non_negative, check_options
+
+_zeros_like, _adam = _C.functions.zeros_like, _C._adam_
+
+
+class AdamFamily(Optimizer):
+    """Checks, state and the C call of Adam, AdamW and NAdam. Computed in fp32 for 16-bit parameters, rounded once."""
+
+    _nadam = False
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        check_non_negative("learning rate", defaults["lr"])
+        if not 0.0 <= defaults["eps"]:
+            raise ValueError(f"Invalid epsilon value: {defaults['eps']}")
+        for index, beta in enumerate(defaults["betas"]):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+        check_non_negative("weight_decay", defaults["weight_decay"])
+        super().__init__(params, defaults)
+        self._step_supports_amp_scaling = check_options(type(self).__name__, defaults, self.param_groups)
+
+    def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:
+        state = {"step": as_counter(0.0)}
+        if self._nadam:
+            state["mu_product"] = as_counter(1.0)
+        state["exp_avg"] = _zeros_like(param)
+        state["exp_avg_sq"] = _zeros_like(param)
+        if group.get("amsgrad"):
+            state["max_exp_avg_sq"] = _zeros_like(param)
+        return state
+
+    def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
+        state = self.state
+        states = [state[p] for p in params]
+        amsgrad = group.get("amsgrad", False)
+        newest = "max_exp_avg_sq" if amsgrad else "exp_avg_sq"
+        for p, s in zip(params, states):
+            if newest not in s:
+                s.update({key: value for key, value in self._new_state(group, p).items() if key not in s})
+        beta1, beta2 = group["betas"]
+        _adam(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["max_exp_avg_sq"] for s in states] if amsgrad else None,
+            [s["step"] for s in states],
+            [s["mu_product"] for s in states] if self._nadam else None,
+            group["lr"],
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group.get("momentum_decay", 0.0),
+            amsgrad,
+            group["maximize"],
+            group["decoupled_weight_decay"],
+            self._nadam,
+            grad_scale,
+        )
+
+
+class Adam(AdamFamily):
+    """p -= lr * m / (sqrt(v) + eps), with m and v the bias-corrected running means of the gradient and its square.
+
+    ``amsgrad`` divides by the largest v so far; ``weight_decay`` is added to the gradient (``decoupled_weight_decay``:
+    shrinks the parameter, as AdamW). ``fused=True`` lets GradScaler hand its scale to the step; ``foreach`` and
+    ``capturable`` change nothing.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                amsgrad=amsgrad,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                differentiable=differentiable,
+                fused=fused,
+                decoupled_weight_decay=decoupled_weight_decay,
+            ),
+        )

@@ -1,0 +1,49 @@
+"""NAdam: Adam with Nesterov momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .adam import AdamFamily
+from .optimizer import check_non_negative
+
+
+class NAdam(AdamFamily):
+    """Adam whose first moment looks one step ahead; its weight mu_t = beta1 * (1 - 0.5 * 0.96^(t * momentum_decay))
+    grows with t.
+    """
+
+    _nadam = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_non_negative("momentum_decay", momentum_decay)
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                momentum_decay=momentum_decay,
+                decoupled_weight_decay=decoupled_weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                differentiable=differentiable,
+            ),
+        )

@@ -1,0 +1,336 @@
+"""Optimizer: parameter groups, state, saving, hooks. The arithmetic is in C, one call per group."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+from ..autograd.grad_mode import enable_grad
+from ..nn.module import RemovableHandle
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class _Hooks(OrderedDict):
+    """id -> callable. A class of its own because handles hold it weakly."""
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    ``params``: tensors, (name, tensor) pairs, or dicts with "params" and options of their own; ``defaults``: options of
+    groups that do not set them. Subclasses define ``step`` (most only ``_step_group``).
+    """
+
+    _step_supports_amp_scaling = False
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state: dict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        self._make_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {type(params).__name__}"
+            )
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            if isinstance(params, set):
+                _warn_unordered()
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hooks(self) -> None:
+        self._step_pre_hooks, self._step_post_hooks = _Hooks(), _Hooks()
+
+    # ---- groups ----
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group: a dict with "params" and any options that differ from the defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = dict(param_group)
+        params = group["params"]
+        if isinstance(params, set):
+            _warn_unordered()
+        params = [params] if isinstance(params, Tensor) else list(params)
+        params, names = _split_names(params)
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
+            if not (self.defaults.get("differentiable") or param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        named_before = any("param_names" in g for g in self.param_groups)
+        if self.param_groups and named_before != (names is not None):
+            raise ValueError("all optimizer param groups should be with/without names")
+        if len({id(p) for p in params}) != len(params):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters: each occurrence is stepped",
+                stacklevel=3,
+            )
+        used = {id(p) for g in self.param_groups for p in g["params"]}
+        if any(id(p) in used for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        group["params"] = params
+        if names is not None:
+            group["param_names"] = names
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients (``set_to_none=False``: fill them with zeros in place)."""
+        for group in self.param_groups:
+            if set_to_none:
+                _C._clear_grads(group["params"])
+                continue
+            for param in group["params"]:
+                if param.grad is not None:
+                    if param.grad.grad_fn is not None or param.grad.requires_grad:
+                        param.grad = param.grad.detach()
+                    param.grad.zero_()
+
+    # ---- stepping ----
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters from their gradients; those without are left alone. Returns the closure's value, if one
+        is given.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        grad_scale = 1.0
+        if "found_inf" in self.__dict__ or "grad_scale" in self.__dict__:
+            skip, grad_scale = self._amp_request()
+            if skip:
+                return loss
+        for group in self.param_groups:
+            grads = _C._grads_of(group["params"])
+            if grads is not None:
+                self._step_group(group, group["params"], grads, grad_scale)
+                continue
+            for params, grads in _buckets(group["params"]):
+                self._step_group(group, params, grads, grad_scale)
+        return loss
+
+    def _amp_request(self) -> tuple[bool, float]:
+        """What GradScaler asked of this step: (skip it, divisor of the gradients). Any non-zero found_inf skips."""
+        found_inf, grad_scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        if not self._step_supports_amp_scaling:
+            if found_inf is not None or grad_scale is not None:
+                raise AssertionError("grad_scale and found_inf are for optimizers made with fused=True")
+            return False, 1.0
+        skip = found_inf is not None and float(found_inf) != 0
+        return skip, 1.0 if grad_scale is None else float(grad_scale)
+
+    def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
+
+    # ---- hooks: an instance attribute `step` that wraps the method, made when the first hook comes ----
+
+    def _wrap_step(self) -> None:
+        if getattr(self.step, "_runs_hooks", False):
+            return
+        inner = self.step
+
+        @functools.wraps(inner)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            for hook in list(self._step_pre_hooks.values()):
+                result = hook(self, args, kwargs)
+                if result is not None:
+                    if not (isinstance(result, tuple) and len(result) == 2):
+                        raise RuntimeError(
+                            f"{type(self).__name__}.step: a pre-hook returns None or (args, kwargs), got {result!r}"
+                        )
+                    args, kwargs = result
+            value = inner(*args, **kwargs)
+            for hook in list(self._step_post_hooks.values()):
+                hook(self, args, kwargs)
+            return value
+
+        step._runs_hooks = True  # type: ignore[attr-defined]
+        self.step = step  # type: ignore[method-assign]
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` runs before every step and may return (new_args, new_kwargs)."""
+        return self._add_hook(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` runs after every step."""
+        return self._add_hook(self._step_post_hooks, hook)
+
+    def _add_hook(self, hooks: _Hooks, hook: Callable) -> RemovableHandle:
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        self._wrap_step()
+        return handle
+
+    # ---- saving ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """{"state": parameter number -> its state, "param_groups": options, "params" as numbers}. Tensors are shared,
+        not copied.
+        """
+        number: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for param in group["params"]:
+                number.setdefault(id(param), len(number))
+            packed = {key: value for key, value in group.items() if key != "params"}
+            packed["params"] = [number[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {
+            number.get(id(key), key) if isinstance(key, Tensor) else key: value for key, value in self.state.items()
+        }
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state; its tensors are cast to the parameters' dtypes and devices (but for "step").
+
+        ValueError if groups or their sizes do not match.
+        """
+        saved_groups = copy.deepcopy(state_dict["param_groups"])
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved_groups)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        by_number = {
+            number: param
+            for group, saved in zip(self.param_groups, saved_groups)
+            for number, param in zip(saved["params"], group["params"])
+        }
+        state: dict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            key = _as_number(key, by_number)
+            param = by_number.get(key)
+            state[key if param is None else param] = value if param is None else _cast_state(param, value)
+        groups = []
+        for group, saved in zip(self.param_groups, saved_groups):
+            saved["params"] = group["params"]
+            if "param_names" in group and "param_names" not in saved:
+                saved["param_names"] = group["param_names"]
+            groups.append(saved)
+        self.__setstate__({"state": state, "param_groups": groups})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_step_pre_hooks" not in self.__dict__:
+            self._make_hooks()
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+        self._step_supports_amp_scaling = bool(any(group.get("fused") for group in self.param_groups))
+
+    def __repr__(self) -> str:
+        lines = [type(self).__name__ + " ("]
+        for index, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {index}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join(lines + [")"])
+
+
+def _warn_unordered() -> None:
+    warnings.warn(
+        "optimizer parameters need to be organized in ordered collections: a set changes its order. Use a list.",
+        FutureWarning,
+        stacklevel=4,
+    )
+
+
+def _split_names(params: list[Any]) -> tuple[list[Any], list[str] | None]:
+    named = [isinstance(p, tuple) for p in params]
+    if not any(named):
+        return params, None
+    if not all(named):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    return [p for _, p in params], [name for name, _ in params]
+
+
+def _buckets(params: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """Parameters that have gradients, with them: one pair of lists per (device, dtype)."""
+    found: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+    for param in params:
+        grad = param.grad
+        if grad is not None:
+            ps, gs = found.setdefault((param.device.type, param.dtype), ([], []))
+            ps.append(param)
+            gs.append(grad)
+    return list(found.values())
+
+
+def _as_number(key: Any, known: dict[int, Any]) -> Any:
+    """Formats with text keys bring parameter numbers back as strings."""
+    return int(key) if isinstance(key, str) and key.isdigit() and key not in known else key
+
+
+def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
+    if isinstance(value, dict):
+        return {k: _cast_state(param, v, k) for k, v in value.items()}
+    if key in COUNTERS:
+        return as_counter(value)
+    if isinstance(value, Tensor) or type(value).__module__ == "numpy":
+        value = value if isinstance(value, Tensor) else _C.tensor(value)
+        return value.to(param.device, param.dtype) if param.is_floating_point() else value.to(param.device)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast_state(param, v) for v in value)
+    return value
+
+
+COUNTERS = ("step", "mu_product")
+
+
+def as_counter(value: Any) -> Tensor:
+    """A step count or running product as the list functions want it: a 0-dim fp32 tensor on the CPU."""
+    return _C.tensor(float(value), dtype=_C.float32)
+
+
+def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, Any]]) -> bool:
+    """Refuses combinations of foreach, fused and differentiable; returns whether the optimizer is fused."""
+    if defaults.get("differentiable"):
+        if defaults.get("fused"):
+            raise RuntimeError("`fused` does not support `differentiable`")
+        raise NotImplementedError(f"{name}: differentiable=True is not available here: steps are not recorded")
+    if not defaults.get("fused"):
+        return False
+    if defaults.get("foreach"):
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    for group in params:
+        for param in group["params"]:
+            if not param.is_floating_point():
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices"
+                )
+    return True
+
+
+def check_non_negative(what: str, value: Any) -> None:
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"Tensor {what} must be 1-element")
+    if not 0.0 <= value:
+        raise ValueError(
+            f"Invalid {what} value: {value}" if what != "learning rate" else f"Invalid learning rate: {value}"
+        )

@@ -1,0 +1,5 @@
+"""Utilities."""
+
+from . import data
+
+__all__ = ["data"]

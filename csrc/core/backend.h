@@ -1,0 +1,155 @@
+/* The contract between the driver and a device: one table of kernel classes.
+ *
+ * Rules for every slot
+ *   - All checks of shape, dtype and device were made at the front door; a slot trusts its Call. It returns a Status, never prints.
+ *   - No Python, no GIL: a slot may run without it. Views stay valid for the whole call.
+ *   - Any strides, also 0 (broadcast inputs) and negative; any alignment that is a multiple of the element size... and less: data that
+ *     came from outside may be misaligned, so elements are read and written by memcpy or unaligned vector moves.
+ *   - Outputs do not overlap inputs, except exactly (same data, same strides: in-place), which element-wise slots must allow.
+ *   - Zero elements: succeed and do nothing (reductions write their identity).
+ *   - 16-bit and fp8 inputs compute in fp32 and round once at the end; fp64 computes in fp64.
+ *   - Results do not depend on the number of threads.
+ *
+ * "bits:" says which dtypes of in/out the driver may combine. */
+#ifndef AMP_BACKEND_H
+#define AMP_BACKEND_H
+#include "core.h"
+
+typedef Status (*Slot)(const Call *);
+
+/* One list of tensors for the optimizer-tail slots: contiguous or strided, gathered by the glue. */
+typedef struct TensorList {
+    int64_t n;
+    const View *const *v; /* n views */
+} TensorList;
+
+typedef struct SgdOptions {
+    double lr, momentum, dampening, weight_decay;
+    bool nesterov, maximize;
+    bool first; /* momentum buffers are new: buf = grad */
+} SgdOptions;
+
+typedef struct AdamOptions {
+    double lr, beta1, beta2, eps, weight_decay, momentum_decay;
+    bool amsgrad, maximize, decoupled; /* decoupled: AdamW's weight decay */
+    bool nadam;
+} AdamOptions;
+
+typedef struct Backend {
+    /* Memory. alloc returns 64-byte aligned storage (NULL: out of memory); nbytes 0 gives a valid pointer. free takes the same nbytes. */
+    void *(*alloc)(size_t nbytes);
+    void (*free)(void *data, size_t nbytes);
+
+    /* out[0] = in[0], converted. Same shape, any two dtypes, any strides. fp64 -> 16 bits rounds once. float -> int truncates. */
+    Slot copy;
+    /* out[0] = num[0] everywhere, converted to out's dtype. */
+    Slot fill;
+    /* out[0] = f(in[0]); same shape. bits: in == out, or out bool for isnan isinf isfinite signbit logical_not. num = the op's numbers
+     * (clamp: num[0] min, num[1] max; round: decimals; gelu: num[0].i 1 = tanh form; nan_to_num: nan, posinf, neginf, ...). */
+    Slot unary;
+    /* out[0] = f(in[0], in[1]); all of out's shape (broadcast by stride 0). bits: inputs and output of one dtype, or output bool for
+     * comparisons and logical ops. If that dtype is 16-bit, an input whose strides are all 0 may be FLOAT32 instead: a scalar that
+     * takes part unrounded. add/sub/rsub: num[0] = alpha. */
+    Slot binary;
+    /* out[0] = f(in[0], in[1], in[2]); same rules. where: in[0] is bool. addcmul/addcdiv: num[0] = value. masked_fill: in[1] bool,
+     * in[2] of out's dtype. */
+    Slot ternary;
+    /* out[0] = reduction of in[0] over the dimensions in `dims`; out[0] has in[0]'s ndim with size 1 there. bits: sum mean prod
+     * vector_norm: any floating/integral in -> any of those out (accumulate in fp32 for 16 bits and fp32, fp64, or int64; round once);
+     * max min amax amin: same dtype, NaN wins; any all count_nonzero: any in -> bool/int64; argmax argmin: out int64 (first
+     * occurrence, NaN is largest/smallest; `dims` has one bit or all). max_dim min_dim: out[0] values, out[1] int64 indices.
+     * var std: num[0] = correction, two-pass. vector_norm: num[0] = order (inf, -inf, 0, 1, 2, p); a 2-norm does not overflow when
+     * the result fits. The OP_x_dim rows and their OP_x twins are treated alike. */
+    Slot reduce;
+    /* cumsum, cumprod along the single dimension in `dims`; out dtype = in dtype (16 bits: the running value stays fp32). */
+    Slot scan;
+    /* out[0] = num[1] * in[0] @ in[1] + num[0] * in[2]. Views 2-d (M,K)(K,N) or 3-d with one batch; in[2] (out's shape, any strides, or
+     * NULL) joins in fp32 before the single rounding; num[0] beta, num[1] alpha; beta 0 must not read in[2]. bits: in[0] and in[1]
+     * one dtype; in[2] and out[0] of that dtype or FLOAT32. Call.numerics applies. Integers: exact, wrapping. K = 0 gives beta * in[2]. */
+    Slot gemm;
+    /* softmax, log_softmax along `dims` (one bit): out[0] from in[0], bits: in == out or out FLOAT32 from 16-bit in.
+     * softmax_grad, log_softmax_grad: in[0] = grad, in[1] = output, out[0] = input's gradient. */
+    Slot softmax;
+    /* Advanced indexing. in[0]: source with the indexed dimensions first, shape (I1..Ik, R...); list: k int64 index views, all of one
+     * shape B; out[0]: shape (B..., R...). Negative indices count from the end. AMP_BAD_INDEX before anything is written. */
+    Slot index;
+    /* The reverse: out[0] (I1..Ik, R...) is written in place from in[0] (B..., R...), same dtype. num[0].i: 1 = accumulate (in order,
+     * 16 bits in fp32 per addition), 0 = assign (last wins). AMP_BAD_INDEX before anything is written. */
+    Slot index_put;
+    /* gather: out[0][i][j] = in[0][index[i][j]][j] for the dimension in `dims`; in[1] = int64 index, out's shape.
+     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index. */
+    Slot gather;
+    /* tril triu: num[0] = diagonal (last two dims); flip: `dims`; arange linspace eye: out[0] from num; */
+    Slot arrange;
+    /* nonzero: count first (extra = int64_t* count, out[0] NULL), then out[0] (count, ndim) int64. */
+    Slot nonzero;
+    /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
+     * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
+     * order of its elements as if contiguous. extra = Generator*. Contract section 7. */
+    Slot random;
+
+    /* Optimizer tail; each walks whole lists in one parallel region. All views of one position have the same shape.
+     * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product); contract 2.1. */
+    Status (*unscale)(TensorList grads, float inv_scale, float *found_inf);
+    /* norms[i] = p-norm of tensor i, formed in fp32 (fp64 for fp64), not overflowing when the result fits. */
+    Status (*norms)(TensorList tensors, double p, double *norms);
+    /* each tensor *= factor, 16 bits through fp32. */
+    Status (*scale)(TensorList tensors, double factor);
+    /* params, grads, (momentum buffers or n = 0). grad_scale: divide gradients by it first and write them back (1 = leave alone).
+     * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. */
+    Status (*sgd)(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+    /* step[i]: 1-based step number of tensor i. max_exp_avg_sq has n = 0 without amsgrad. NAdam: mu_product[i] is read and updated. */
+    Status (*adam)(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
+                   const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+} Backend;
+
+/* One table per device; NULL slot = AMP_NO_KERNEL. */
+extern const Backend *amp_backend[AMP_DEVICE_COUNT];
+extern const Backend amp_cpu_backend; /* cpu/cpu_backend.c */
+
+/* cpu/memory.c: caching block allocator with statistics, one arena per device that lives in host memory. */
+void *amp_host_alloc(Device device, size_t nbytes);
+void amp_host_free(Device device, void *data, size_t nbytes);
+typedef struct MemoryStats {
+    int64_t allocated, peak, reserved, allocations, frees;
+} MemoryStats;
+MemoryStats amp_memory_stats(Device device);
+void amp_memory_reset_peak(Device device);
+void amp_memory_empty_cache(Device device);
+
+/* core/pool.c: worker threads. fn(ctx, begin, end) is called on disjoint ranges that cover [0, n) exactly, in chunks of at least
+ * `grain`; the caller takes part and can finish everything alone. Nested calls and calls from a forked child run serially. */
+typedef void (*RangeFn)(void *ctx, int64_t begin, int64_t end);
+void amp_parallel_for(int64_t n, int64_t grain, RangeFn fn, void *ctx);
+void amp_set_num_threads(int n);
+int amp_get_num_threads(void);
+
+/* cpu/cpu_features.c */
+typedef enum Isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AMX } Isa;
+Isa amp_isa(void);                     /* level in use: what CPU and OS allow, capped by AMPNATIVE_ISA */
+const char *amp_isa_name(Isa isa);
+int amp_isa_parse(const char *name);   /* -1: unknown */
+int amp_isa_set_cap(const char *name); /* tests; -1: unknown name */
+Isa amp_isa_best(void);                /* without the cap */
+
+/* core/random.c */
+typedef struct Generator Generator;
+Generator *amp_generator_new(uint64_t seed);
+void amp_generator_free(Generator *g);
+void amp_generator_seed(Generator *g, uint64_t seed);
+uint64_t amp_generator_initial_seed(const Generator *g);
+size_t amp_generator_state_size(void);
+void amp_generator_get_state(const Generator *g, void *state);
+int amp_generator_set_state(Generator *g, const void *state, size_t n); /* -1: not a state */
+Status amp_random_fill(const Call *call); /* the random slot */
+
+/* core/scale.c: the update rule, contract 2.2. Pure. */
+typedef struct ScaleUpdate {
+    float scale;
+    int32_t tracker;
+} ScaleUpdate;
+ScaleUpdate amp_update_scale(float scale, int32_t tracker, float found_inf, double growth_factor, double backoff_factor, int64_t growth_interval);
+/* fp64 reciprocal rounded to fp32, contract 1.5. */
+float amp_inverse_scale(float scale);
+
+#endif

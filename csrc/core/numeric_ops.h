@@ -1,0 +1,152 @@
+/* The scalar meaning of the element ops: amp_f32_* and amp_f64_* for real numbers, amp_i64_* for integers (narrower integers are
+ * computed in 64 bits and cut, which wraps as they would), amp_c128_* for complex numbers. */
+#ifndef AMP_NUMERIC_OPS_H
+#define AMP_NUMERIC_OPS_H
+#include "numeric_math.h"
+
+#define REAL float
+#define R(name) amp_f32_##name
+#define M(name) name##f
+#define C(x) ((float)x)
+#include "numeric_real.h"
+#undef REAL
+#undef R
+#undef M
+#undef C
+
+#define REAL double
+#define R(name) amp_f64_##name
+#define M(name) name
+#define C(x) ((double)x)
+#include "numeric_real.h"
+#undef REAL
+#undef R
+#undef M
+#undef C
+
+/* float32: one rounding from a float64 evaluation. */
+AMP_FN float amp_f32_exp(float x) { return (float)amp_exp_wide((double)x); }
+AMP_FN float amp_f32_exp2(float x) { return (float)amp_exp_wide(amp_clip((double)x, -200.0, 200.0) * 0x1.62e42fefa39efp-1); }
+AMP_FN float amp_f32_expm1(float x) { return (float)amp_expm1_wide((double)x); }
+AMP_FN float amp_f32_log(float x) { return (float)amp_log_wide((double)x, 1.0); }
+AMP_FN float amp_f32_log2(float x) { return (float)amp_log_wide((double)x, 0x1.71547652b82fep0); }
+AMP_FN float amp_f32_log10(float x) { return (float)amp_log_wide((double)x, 0x1.bcb7b1526e50ep-2); }
+AMP_FN float amp_f32_log1p(float x) { return (float)amp_log1p_wide((double)x); }
+AMP_FN float amp_f32_erf(float x) { return (float)amp_erf_wide((double)x); }
+AMP_FN float amp_f32_erfc(float x) { return (float)amp_erfc_wide((double)x); }
+AMP_FN float amp_f32_erfinv(float x) { return (float)amp_erfinv((double)x); }
+AMP_FN float amp_f32_tanh(float x) { return (float)amp_tanh_wide((double)x); }
+AMP_FN float amp_f32_sigmoid(float x) { return (float)amp_sigmoid_wide((double)x); }
+AMP_FN float amp_f32_silu(float x) { return (float)((double)x / (1.0 + amp_exp_wide(-(double)x))); }
+AMP_FN float amp_f32_elu(float x, float alpha) { return x < 0 ? (float)((double)alpha * amp_expm1_wide((double)x)) : x; }
+AMP_FN float amp_f32_logsigmoid(float x) {
+    double v = (double)x;
+    return (float)((v > 0 ? 0.0 : v) - amp_log1p_wide(amp_exp_wide(-fabs(v))));
+}
+AMP_FN float amp_f32_softplus(float x, float beta, float threshold) {
+    double v = (double)x * (double)beta;
+    double soft = ((v < 0 ? 0.0 : v) + amp_log1p_wide(amp_exp_wide(-fabs(v)))) / (double)beta;
+    return v > (double)threshold ? x : (float)soft;
+}
+
+/* What the C library does for both types. */
+#define BOTH(name)                                              \
+    AMP_FN float amp_f32_##name(float x) { return name##f(x); } \
+    AMP_FN double amp_f64_##name(double x) { return name(x); }
+BOTH(sin) BOTH(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh) BOTH(atanh)
+#undef BOTH
+
+/* float64: the C library. */
+#define LIBRARY(name) AMP_FN double amp_f64_##name(double x) { return name(x); }
+LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(erf) LIBRARY(erfc) LIBRARY(tanh)
+#undef LIBRARY
+AMP_FN double amp_f64_erfinv(double x) { return amp_erfinv(x); }
+AMP_FN double amp_f64_round_to_tf32(double x) { return x; }
+AMP_FN float amp_f32_round_to_tf32(float x) { return amp_round_tf32(x); }
+AMP_FN double amp_f64_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+AMP_FN double amp_f64_silu(double x) { return x / (1.0 + exp(-x)); }
+AMP_FN double amp_f64_elu(double x, double alpha) { return x < 0 ? alpha * expm1(x) : x; }
+AMP_FN double amp_f64_logsigmoid(double x) { return (x > 0 ? 0.0 : x) - log1p(exp(-fabs(x))); }
+AMP_FN double amp_f64_softplus(double x, double beta, double threshold) {
+    double v = x * beta;
+    return v > threshold ? x : ((v < 0 ? 0.0 : v) + log1p(exp(-fabs(v)))) / beta;
+}
+
+/* gelu(x) = x Phi(x), Phi the normal distribution: 1/2 erfc(-x / sqrt 2), or 1/2 (1 + tanh u) = sigmoid(2u) with
+ * u = sqrt(2/pi) (x + 0.044715 x^3); the sigmoid does not cancel for negative x. */
+AMP_FN double amp_gelu_inner(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
+AMP_FN double amp_gelu_inner_slope(double x) { return 0.7978845608028654 * (1.0 + 3 * 0.044715 * x * x); }
+AMP_FN float amp_f32_gelu(float x) {
+    double v = (double)x;
+    return (float)(v * 0.5 * amp_erfc_wide(v * -0.7071067811865476));
+}
+AMP_FN float amp_f32_gelu_tanh(float x) {
+    double v = (double)x;
+    return (float)(v * amp_sigmoid_wide(2.0 * amp_gelu_inner(v)));
+}
+AMP_FN float amp_f32_gelu_grad(float g, float x) {
+    double v = (double)x, phi = 0.5 * amp_erfc_wide(v * -0.7071067811865476);
+    return (float)((double)g * (phi + v * 0.3989422804014327 * amp_exp_wide(-0.5 * v * v)));
+}
+AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {
+    double v = (double)x, u = 2.0 * amp_gelu_inner(v), s = amp_sigmoid_wide(u), other = amp_sigmoid_wide(-u);
+    return (float)((double)g * (s + 2.0 * v * (s * other) * amp_gelu_inner_slope(v)));
+}
+AMP_FN double amp_f64_gelu(double x) { return x * 0.5 * erfc(x * -0.7071067811865476); }
+AMP_FN double amp_f64_gelu_tanh(double x) { return x / (1.0 + exp(-2.0 * amp_gelu_inner(x))); }
+AMP_FN double amp_f64_gelu_grad(double g, double x) {
+    return g * (0.5 * erfc(x * -0.7071067811865476) + x * 0.3989422804014327 * exp(-0.5 * x * x));
+}
+AMP_FN double amp_f64_gelu_tanh_grad(double g, double x) {
+    double u = 2.0 * amp_gelu_inner(x), s = 1.0 / (1.0 + exp(-u)), other = 1.0 / (1.0 + exp(u));
+    return g * (s + 2.0 * x * (s * other) * amp_gelu_inner_slope(x));
+}
+
+/* Integers: arithmetic modulo 2^64, formed without sign so that nothing is undefined. */
+AMP_FN int64_t amp_i64_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+AMP_FN int64_t amp_i64_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+AMP_FN int64_t amp_i64_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+AMP_FN int64_t amp_i64_neg(int64_t a) { return (int64_t)(0 - (uint64_t)a); }
+AMP_FN int64_t amp_i64_abs(int64_t a) { return a < 0 ? amp_i64_neg(a) : a; }
+AMP_FN int64_t amp_i64_sign(int64_t a) { return (a > 0) - (a < 0); }
+/* The divisor is not zero here; -1 is apart because INT64_MIN / -1 overflows. */
+AMP_FN int64_t amp_i64_div_trunc(int64_t a, int64_t b) { return b == -1 ? amp_i64_neg(a) : a / b; }
+AMP_FN int64_t amp_i64_fmod(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+AMP_FN int64_t amp_i64_floor_divide(int64_t a, int64_t b) {
+    int64_t q = amp_i64_div_trunc(a, b), m = amp_i64_fmod(a, b);
+    return m != 0 && (m < 0) != (b < 0) ? q - 1 : q;
+}
+AMP_FN int64_t amp_i64_remainder(int64_t a, int64_t b) {
+    int64_t m = amp_i64_fmod(a, b);
+    return m != 0 && (m < 0) != (b < 0) ? m + b : m;
+}
+/* A negative exponent leaves something only of 1 and -1. */
+AMP_FN int64_t amp_i64_pow(int64_t a, int64_t n) {
+    if (n < 0) return a == 1 ? 1 : a == -1 ? ((n & 1) ? -1 : 1) : 0;
+    int64_t power = 1;
+    for (; n; n >>= 1, a = amp_i64_mul(a, a))
+        if (n & 1) power = amp_i64_mul(power, a);
+    return power;
+}
+/* Shifts by a negative count or by the width and more: nothing, or only the sign, is left. */
+AMP_FN int64_t amp_i64_shift_left(int64_t a, int64_t n) { return n < 0 || n > 63 ? 0 : (int64_t)((uint64_t)a << n); }
+AMP_FN int64_t amp_i64_shift_right(int64_t a, int64_t n) { return a >> (n < 0 || n > 63 ? 63 : n); }
+
+AMP_FN AmpComplex amp_c128_add(AmpComplex a, AmpComplex b) { return (AmpComplex){a.re + b.re, a.im + b.im}; }
+AMP_FN AmpComplex amp_c128_sub(AmpComplex a, AmpComplex b) { return (AmpComplex){a.re - b.re, a.im - b.im}; }
+AMP_FN AmpComplex amp_c128_mul(AmpComplex a, AmpComplex b) {
+    return (AmpComplex){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+/* Scaled by the larger part of the divisor, so that its square neither overflows nor vanishes. */
+AMP_FN AmpComplex amp_c128_div(AmpComplex a, AmpComplex b) {
+    if (fabs(b.re) >= fabs(b.im)) {
+        double q = b.im / b.re, d = b.re + b.im * q;
+        if (b.re == 0 && b.im == 0) return (AmpComplex){a.re / fabs(b.re), a.im / fabs(b.im)};
+        return (AmpComplex){(a.re + a.im * q) / d, (a.im - a.re * q) / d};
+    }
+    double q = b.re / b.im, d = b.re * q + b.im;
+    return (AmpComplex){(a.re * q + a.im) / d, (a.im * q - a.re) / d};
+}
+AMP_FN bool amp_c128_eq(AmpComplex a, AmpComplex b) { return a.re == b.re && a.im == b.im; }
+
+#endif

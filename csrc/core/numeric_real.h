@@ -1,0 +1,58 @@
+/* The scalar meaning of the element ops on real numbers. Included twice by numeric_ops.h:
+ *   REAL     float or double
+ *   R(name)  the op's name for that type
+ *   M(name)  the C library's function for that type
+ *   C(x)     a constant of that type */
+
+AMP_FN bool R(isnan)(REAL x) { return x != x; }
+AMP_FN bool R(isfinite)(REAL x) { return M(fabs)(x) < C(INFINITY); }
+AMP_FN bool R(isinf)(REAL x) { return M(fabs)(x) == C(INFINITY); }
+
+AMP_FN REAL R(sign)(REAL x) { return (REAL)((x > 0) - (x < 0)); } /* NaN has sign 0 */
+AMP_FN REAL R(relu)(REAL x) { return x < 0 ? 0 : x; }             /* keeps NaN and -0 */
+AMP_FN REAL R(frac)(REAL x) { return x - M(trunc)(x); }
+AMP_FN REAL R(leaky_relu)(REAL x, REAL slope) { return x < 0 ? x * slope : x; }
+
+/* low first, then high, so that high wins if they cross; a NaN in x or in a bound gives NaN. */
+AMP_FN REAL R(clamp_low)(REAL x, REAL low) { return x < low || low != low ? low : x; }
+AMP_FN REAL R(clamp_high)(REAL x, REAL high) { return x > high || high != high ? high : x; }
+
+AMP_FN REAL R(nan_to_num)(REAL x, REAL nan, REAL posinf, REAL neginf) {
+    REAL v = x == C(INFINITY) ? posinf : x;
+    v = x == -C(INFINITY) ? neginf : v;
+    return x != x ? nan : v;
+}
+
+/* Half to even after scaling by `ten` = 10^|decimals|. */
+AMP_FN REAL R(round_up)(REAL x, REAL ten) { return M(rint)(x * ten) / ten; }
+AMP_FN REAL R(round_down)(REAL x, REAL ten) { return M(rint)(x / ten) * ten; }
+
+/* NaN wins in maximum and minimum and loses in fmax and fmin. Equal numbers give the first, zeros of either sign included. */
+AMP_FN REAL R(maximum)(REAL a, REAL b) { return a != a || a >= b ? a : b; }
+AMP_FN REAL R(minimum)(REAL a, REAL b) { return a != a || a <= b ? a : b; }
+AMP_FN REAL R(fmax)(REAL a, REAL b) { return b != b || a >= b ? a : b; }
+AMP_FN REAL R(fmin)(REAL a, REAL b) { return b != b || a <= b ? a : b; }
+
+/* Python's remainder: the sign of the divisor. */
+AMP_FN REAL R(remainder)(REAL a, REAL b) {
+    REAL m = M(fmod)(a, b);
+    return m != 0 && (b < 0) != (m < 0) ? m + b : m;
+}
+/* The floor of the exact quotient: (a - remainder) / b is an integer up to rounding. */
+AMP_FN REAL R(floor_divide)(REAL a, REAL b) {
+    if (b == 0) return a / b;
+    REAL m = M(fmod)(a, b), q = (a - m) / b;
+    if (m != 0 && (b < 0) != (m < 0)) q -= 1;
+    if (q == 0) return M(copysign)(0, a / b);
+    REAL f = M(floor)(q);
+    return q - f > C(0.5) ? f + 1 : f;
+}
+
+/* From the nearer end, so that weight 0 and 1 give the ends exactly. */
+AMP_FN REAL R(lerp)(REAL a, REAL b, REAL w) {
+    return M(fabs)(w) < C(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w);
+}
+
+AMP_FN REAL R(relu_grad)(REAL g, REAL y) { return y > 0 ? g : 0; }
+AMP_FN REAL R(tanh_grad)(REAL g, REAL y) { return g * (1 - y * y); }
+AMP_FN REAL R(sigmoid_grad)(REAL g, REAL y) { return g * y * (1 - y); }

@@ -1,0 +1,16 @@
+/* Enums and the row table made from ops.def. */
+#ifndef AMP_OPS_H
+#define AMP_OPS_H
+#include "core.h"
+
+typedef enum OpId {
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) OP_##id,
+#include "ops.def"
+#undef OP
+    OP_COUNT
+} OpId;
+
+/* Autocast policies (contract 3.6). */
+typedef enum Policy { POLICY_NONE, POLICY_LOWER, POLICY_FP32, POLICY_SET_OPT, POLICY_APPEND, POLICY_PROMOTE, POLICY_BANNED } Policy;
+
+#endif

@@ -1,0 +1,13 @@
+/* The CPU's slots. Emulated CUDA uses the same ones with its own allocator. */
+#ifndef AMP_CPU_BACKEND_H
+#define AMP_CPU_BACKEND_H
+#include "arrange.h"
+#include "elementwise.h"
+#include "index.h"
+#include "list.h"
+#include "reduce.h"
+
+Status amp_softmax(const Call *call);
+Status amp_gemm(const Call *call);
+
+#endif

@@ -1,0 +1,341 @@
+/* The element-wise slots: choose a kernel, then walk the views.
+ *
+ * The walk orders the dimensions by the output's strides, merges what is dense for all views, and cuts the elements into runs along
+ * the innermost dimension. A run goes to the kernel directly where formats and steps fit; otherwise in strips of AMP_STRIP elements:
+ *
+ *     input, any dtype and step  --amp_convert-->  strip | kernel |  strip  --amp_convert-->  output */
+#include "elementwise.h"
+
+#include "cast.h"
+
+/* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work. */
+enum { BYTES_PER_THREAD = 64 * 1024 };
+
+typedef struct Walk {
+    const ElementLoop *loop;
+    int nview, nd;                 /* view 0 is the output */
+    int dtype[AMP_MAX_OPERANDS];
+    char *data[AMP_MAX_OPERANDS];
+    int64_t shape[AMP_MAX_DIMS];
+    int64_t step[AMP_MAX_OPERANDS][AMP_MAX_DIMS]; /* bytes */
+} Walk;
+
+/* One run of n elements. */
+static void run(const Walk *w, char *const *ptr, const int64_t *step, int64_t n) {
+    const ElementLoop *loop = w->loop;
+    if (!loop->kernel) {
+        amp_convert(w->dtype[1], ptr[1], step[1], w->dtype[0], ptr[0], step[0], n);
+        return;
+    }
+    _Alignas(64) char strip[AMP_MAX_OPERANDS][AMP_STRIP * AMP_MAX_ITEM];
+    const char *in[AMP_MAX_OPERANDS];
+    unsigned scalar = 0, indirect = 0;
+    for (int v = 1; v < w->nview; v++) {
+        int type = loop->type[v];
+        bool fits = w->dtype[v] == type;
+        in[v - 1] = ptr[v];
+        if (step[v] == 0 && n > 1) scalar |= 1u << (v - 1);
+        else if (!fits || (n > 1 && step[v] != (int64_t)amp_itemsize(type))) indirect |= 1u << v;
+        if (step[v] == 0 && n > 1 && !fits) {
+            amp_convert(w->dtype[v], ptr[v], 0, type, strip[v], 0, 1);
+            in[v - 1] = strip[v];
+        }
+    }
+    if (w->dtype[0] != loop->type[0] || (n > 1 && step[0] != (int64_t)amp_itemsize(loop->type[0]))) indirect |= 1u;
+    if (scalar == (1u << loop->nin) - 1) { /* all inputs are one value: spread the first */
+        scalar &= ~1u;
+        indirect |= 2u;
+    }
+    if (!indirect) {
+        loop->kernel(in, ptr[0], n, scalar, loop->params);
+        return;
+    }
+    int64_t out_item = (int64_t)amp_itemsize(loop->type[0]);
+    for (int64_t i = 0; i < n; i += AMP_STRIP) {
+        int64_t m = n - i < AMP_STRIP ? n - i : AMP_STRIP;
+        const char *now[AMP_MAX_OPERANDS];
+        for (int v = 1; v < w->nview; v++) {
+            now[v - 1] = in[v - 1];
+            if (indirect & (1u << v)) {
+                amp_convert(w->dtype[v], ptr[v] + i * step[v], step[v], loop->type[v], strip[v], (int64_t)amp_itemsize(loop->type[v]), m);
+                now[v - 1] = strip[v];
+            } else if (!(scalar & (1u << (v - 1)))) {
+                now[v - 1] += i * step[v];
+            }
+        }
+        char *out = indirect & 1u ? strip[0] : ptr[0] + i * step[0];
+        loop->kernel(now, out, m, scalar, loop->params);
+        if (indirect & 1u) amp_convert(loop->type[0], out, out_item, w->dtype[0], ptr[0] + i * step[0], step[0], m);
+    }
+}
+
+/* Elements [begin, end) in the walk's order. */
+static void walk_range(void *context, int64_t begin, int64_t end) {
+    const Walk *w = context;
+    char *ptr[AMP_MAX_OPERANDS];
+    int64_t at[AMP_MAX_DIMS], step[AMP_MAX_OPERANDS], rest = begin, inner = w->shape[w->nd - 1];
+    for (int v = 0; v < w->nview; v++) ptr[v] = w->data[v], step[v] = w->step[v][w->nd - 1];
+    for (int d = w->nd - 1; d >= 0; d--) {
+        at[d] = 0;
+        if (rest == 0) continue;
+        at[d] = rest % w->shape[d];
+        rest /= w->shape[d];
+        for (int v = 0; v < w->nview; v++) ptr[v] += at[d] * w->step[v][d];
+    }
+    while (begin < end) {
+        int64_t n = inner - at[w->nd - 1];
+        if (n > end - begin) n = end - begin;
+        run(w, ptr, step, n);
+        begin += n;
+        if (begin == end) break;
+        for (int v = 0; v < w->nview; v++) ptr[v] -= at[w->nd - 1] * step[v];
+        at[w->nd - 1] = 0;
+        for (int d = w->nd - 2; d >= 0; d--) {
+            for (int v = 0; v < w->nview; v++) ptr[v] += w->step[v][d];
+            if (++at[d] < w->shape[d]) break;
+            for (int v = 0; v < w->nview; v++) ptr[v] -= at[d] * w->step[v][d];
+            at[d] = 0;
+        }
+    }
+}
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+/* True if dimension a of the walk lies outside dimension b: larger output step, then larger input steps. */
+static bool outside(const Walk *w, int a, int b) {
+    for (int v = 0; v < w->nview; v++) {
+        int64_t x = magnitude(w->step[v][a]), y = magnitude(w->step[v][b]);
+        if (x != y) return x > y;
+    }
+    return false;
+}
+
+static void swap_dims(Walk *w, int a, int b) {
+    int64_t t = w->shape[a];
+    w->shape[a] = w->shape[b], w->shape[b] = t;
+    for (int v = 0; v < w->nview; v++) {
+        t = w->step[v][a];
+        w->step[v][a] = w->step[v][b], w->step[v][b] = t;
+    }
+}
+
+static void merge_dims(Walk *w) {
+    int nd = 1;
+    for (int d = 1; d < w->nd; d++) {
+        bool join = true;
+        for (int v = 0; join && v < w->nview; v++) join = w->step[v][nd - 1] == w->step[v][d] * w->shape[d];
+        if (join) w->shape[nd - 1] *= w->shape[d];
+        else w->shape[nd++] = w->shape[d];
+        for (int v = 0; v < w->nview; v++) w->step[v][nd - 1] = w->step[v][d];
+    }
+    w->nd = nd;
+}
+
+static bool is_flat(const View *v) { return (v->layout & LAYOUT_CONTIGUOUS) != 0; }
+static bool is_single(const View *v) {
+    for (int d = 0; d < v->ndim; d++)
+        if (v->stride[d] != 0 && v->shape[d] != 1) return false;
+    return true;
+}
+
+/* The common case: everything dense or one value. */
+static bool make_flat(Walk *w, const View *const *view) {
+    w->nd = 1;
+    w->shape[0] = view[0]->numel;
+    for (int v = 0; v < w->nview; v++) {
+        if (is_flat(view[v])) w->step[v][0] = (int64_t)amp_itemsize(view[v]->dtype);
+        else if (v > 0 && is_single(view[v])) w->step[v][0] = 0;
+        else return false;
+    }
+    return true;
+}
+
+static void make_strided(Walk *w, const View *const *view) {
+    w->nd = 0;
+    for (int d = 0; d < view[0]->ndim; d++) {
+        if (view[0]->shape[d] == 1) continue;
+        w->shape[w->nd] = view[0]->shape[d];
+        for (int v = 0; v < w->nview; v++) w->step[v][w->nd] = view[v]->stride[d] * (int64_t)amp_itemsize(view[v]->dtype);
+        w->nd++;
+        for (int i = w->nd - 1; i > 0 && outside(w, i, i - 1); i--) swap_dims(w, i, i - 1);
+    }
+    if (w->nd == 0) { /* one element */
+        w->nd = 1;
+        w->shape[0] = 1;
+        for (int v = 0; v < w->nview; v++) w->step[v][0] = 0;
+    }
+    merge_dims(w);
+}
+
+void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in) {
+    Walk w;
+    const View *view[AMP_MAX_OPERANDS] = {out};
+    if (out->numel == 0) return;
+    w.loop = loop;
+    w.nview = loop->nin + 1;
+    int64_t item = 0;
+    for (int v = 0; v < w.nview; v++) {
+        if (v > 0) view[v] = in[v - 1];
+        w.data[v] = view[v]->data;
+        w.dtype[v] = view[v]->dtype;
+        if ((int64_t)amp_itemsize(w.dtype[v]) > item) item = (int64_t)amp_itemsize(w.dtype[v]);
+    }
+    if (!make_flat(&w, view)) make_strided(&w, view);
+    if (out->numel * item <= BYTES_PER_THREAD) walk_range(&w, 0, out->numel);
+    else amp_parallel_for(out->numel, BYTES_PER_THREAD / item, walk_range, &w);
+}
+
+/* ---- slots ---- */
+
+Kernel amp_find_kernel(int compute, int id) {
+    switch (compute) {
+    case AMP_FLOAT32: return amp_kernel_f32(id);
+    case AMP_FLOAT64: return amp_kernel_f64(id);
+    case AMP_INT64: return amp_kernel_i64(id);
+    default: return amp_kernel_c128(id);
+    }
+}
+
+static void set_params(Params *p, const Call *call) {
+    for (int k = 0; k < 3; k++) p->f[k] = 0, p->i[k] = 0;
+    for (int k = 0; k < call->nnum && k < 3; k++) {
+        const Number *n = &call->num[k];
+        p->f[k] = n->f;
+        p->i[k] = n->kind == NUMBER_INT || n->kind == NUMBER_BOOL ? n->i : amp_f64_to_i64(n->f);
+    }
+    p->c = (AmpComplex){p->f[0], call->nnum > 0 && call->num[0].kind == NUMBER_COMPLEX ? call->num[0].imag : 0};
+}
+
+/* Runs kernel `id` on the format in which `dtype` is computed. */
+static Status apply(int id, int dtype, int out_is_bool, int nin, const View *const *in, View *out, const Params *params) {
+    int compute = amp_compute_dtype(dtype);
+    ElementLoop loop = {.kernel = amp_find_kernel(compute, id), .nin = nin, .params = params};
+    if (!loop.kernel) return AMP_BAD_DTYPE;
+    loop.type[0] = out_is_bool ? AMP_BOOL : compute;
+    for (int v = 1; v <= nin; v++) loop.type[v] = compute;
+    amp_element_loop(&loop, out, in);
+    return AMP_OK;
+}
+
+Status amp_copy(const Call *call) {
+    ElementLoop loop = {.nin = 1};
+    amp_element_loop(&loop, call->out[0], call->in);
+    return AMP_OK;
+}
+
+Status amp_fill(const Call *call) {
+    View *out = call->out[0];
+    int64_t zero[AMP_MAX_DIMS];
+    _Alignas(16) char value[AMP_MAX_ITEM];
+    for (int d = 0; d < out->ndim; d++) zero[d] = 0;
+    amp_convert_number(&call->num[0], out->dtype, value);
+    View one = {.data = value, .numel = out->numel, .shape = out->shape, .stride = zero, .ndim = out->ndim, .dtype = out->dtype};
+    const View *in[1] = {&one};
+    ElementLoop loop = {.nin = 1};
+    amp_element_loop(&loop, out, in);
+    return AMP_OK;
+}
+
+static bool is_test(int op) {
+    switch (op) {
+    case OP_isnan: case OP_isinf: case OP_isfinite: case OP_signbit: case OP_logical_not:
+    case OP_eq: case OP_ne: case OP_lt: case OP_le: case OP_gt: case OP_ge:
+    case OP_logical_and: case OP_logical_or: case OP_logical_xor: return true;
+    default: return false;
+    }
+}
+
+/* The largest finite number of a format, for nan_to_num. */
+static double largest(int dtype) {
+    switch (dtype) {
+    case AMP_FLOAT16: return 65504;
+    case AMP_BFLOAT16: return 0x1.fep127;
+    case AMP_FLOAT8_E5M2: return 57344;
+    case AMP_FLOAT8_E4M3FN: return 448;
+    case AMP_FLOAT32: return 0x1.fffffep127;
+    default: return 0x1.fffffffffffffp1023;
+    }
+}
+
+static bool given(const Call *call, int k) { return k < call->nnum && call->num[k].kind != NUMBER_NONE; }
+
+static double power_of_ten(int64_t n) {
+    double p = 1;
+    for (; n > 0 && p < (double)INFINITY; n--) p *= 10;
+    return p;
+}
+
+/* Which kernel serves a unary call, with its numbers. */
+static int choose_unary(const Call *call, int dtype, Params *p) {
+    int64_t decimals;
+    switch (call->op) {
+    case OP_gelu: return given(call, 0) && call->num[0].i == 1 ? KERNEL_gelu_tanh : OP_gelu;
+    case OP_round:
+        decimals = given(call, 0) ? call->num[0].i : 0;
+        if (decimals == 0) return OP_round;
+        p->f[1] = power_of_ten(decimals < 0 ? -decimals : decimals);
+        return decimals > 0 ? KERNEL_round_up : KERNEL_round_down;
+    case OP_clamp:
+        if (given(call, 0) && given(call, 1)) return OP_clamp;
+        return given(call, 0) ? KERNEL_clamp_low : KERNEL_clamp_high;
+    case OP_nan_to_num:
+        if (!given(call, 0)) p->f[0] = 0;
+        if (!given(call, 1)) p->f[1] = largest(dtype);
+        if (!given(call, 2)) p->f[2] = -largest(dtype);
+        return OP_nan_to_num;
+    case OP_bitwise_not: return dtype == AMP_BOOL ? OP_logical_not : OP_bitwise_not;
+    default: return call->op;
+    }
+}
+
+Status amp_unary(const Call *call) {
+    Params params;
+    const View *in = call->in[0];
+    set_params(&params, call);
+    if (call->op == OP_clamp && !given(call, 0) && !given(call, 1)) return amp_copy(call);
+    int id = choose_unary(call, in->dtype, &params);
+    return apply(id, in->dtype, is_test(id), 1, call->in, call->out[0], &params);
+}
+
+Status amp_binary(const Call *call) {
+    Params params;
+    int zero_divisor = 0, id = call->op;
+    const View *in[2] = {call->in[0], call->in[1]};
+    set_params(&params, call);
+    params.zero_divisor = &zero_divisor;
+    bool alpha = given(call, 0) && (call->num[0].f != 1 || call->num[0].kind == NUMBER_COMPLEX);
+    switch (call->op) {
+    case OP_add: id = alpha ? KERNEL_add_alpha : OP_add; break;
+    case OP_rsub: /* in[1] - alpha in[0] */
+        in[0] = call->in[1], in[1] = call->in[0];
+        id = alpha ? KERNEL_sub_alpha : OP_sub;
+        break;
+    case OP_sub: id = alpha ? KERNEL_sub_alpha : OP_sub; break;
+    case OP_max_other: id = OP_maximum; break;
+    case OP_min_other: id = OP_minimum; break;
+    case OP_gelu_grad: id = given(call, 0) && call->num[0].i == 1 ? KERNEL_gelu_tanh_grad : OP_gelu_grad; break;
+    default: break;
+    }
+    /* Beside a 16-bit tensor an input may be a FLOAT32 scalar: both compute in FLOAT32. */
+    int a = amp_compute_dtype(in[0]->dtype), b = amp_compute_dtype(in[1]->dtype), compute = a > b ? a : b;
+    Status status = apply(id, compute, is_test(id), 2, in, call->out[0], &params);
+    return status == AMP_OK && zero_divisor ? AMP_ZERO_DIVISION : status;
+}
+
+static Status choose(const View *mask, const View *yes, const View *no, View *out) {
+    const View *in[3] = {mask, yes, no};
+    ElementLoop loop = {.kernel = amp_kernel_select(amp_itemsize(out->dtype)), .nin = 3,
+                        .type = {out->dtype, AMP_BOOL, out->dtype, out->dtype}};
+    amp_element_loop(&loop, out, in);
+    return AMP_OK;
+}
+
+Status amp_ternary(const Call *call) {
+    Params params;
+    View *out = call->out[0];
+    if (call->op == OP_where) return choose(call->in[0], call->in[1], call->in[2], out);
+    if (call->op == OP_masked_fill) return choose(call->in[1], call->in[2], call->in[0], out);
+    set_params(&params, call);
+    if (!given(call, 0)) params.f[0] = 1, params.i[0] = 1;
+    return apply(call->op, out->dtype, false, 3, call->in, out, &params);
+}

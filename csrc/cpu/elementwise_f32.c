@@ -1,0 +1,33 @@
+/* float kernels at three instruction-set levels, all made from one template. */
+#include "vectorize.h"
+
+#include "../core/numeric_ops.h"
+#include "elementwise.h"
+
+#define T F32
+#define REAL float
+#define R(name) amp_f32_##name
+#define M(name) name##f
+
+#define K(name) name##_baseline
+#define TARGET
+#include "elementwise_template.h"
+
+#if defined(__x86_64__)
+#define K(name) name##_avx2
+#define TARGET __attribute__((target("avx2,f16c")))
+#include "elementwise_template.h"
+
+#define K(name) name##_avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,prefer-vector-width=512")))
+#include "elementwise_template.h"
+#endif
+
+Kernel amp_kernel_f32(int id) {
+#if defined(__x86_64__)
+    Isa isa = amp_isa();
+    if (isa >= ISA_AVX512) return table_avx512[id];
+    if (isa >= ISA_AVX2) return table_avx2[id];
+#endif
+    return table_baseline[id];
+}

@@ -1,0 +1,136 @@
+/* Real-number kernels for one type and one instruction set. Needs
+ *   T (stored type), REAL (its value type), R(name) scalar meaning, M(name) C library, K(name) kernel name, TARGET function attribute.
+ * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
+
+#define UNARY_OPS(X)                                                                                                   \
+    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
+    X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
+    X(sign, R(sign)(x)) X(relu, R(relu)(x)) X(round_to_tf32, R(round_to_tf32)(x))                                      \
+    X(exp, R(exp)(x)) X(exp2, R(exp2)(x)) X(expm1, R(expm1)(x)) X(log, R(log)(x)) X(log2, R(log2)(x))                  \
+    X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(sin, R(sin)(x)) X(cos, R(cos)(x)) X(tan, R(tan)(x))                  \
+    X(asin, R(asin)(x)) X(acos, R(acos)(x)) X(atan, R(atan)(x)) X(sinh, R(sinh)(x)) X(cosh, R(cosh)(x))                \
+    X(asinh, R(asinh)(x)) X(acosh, R(acosh)(x)) X(atanh, R(atanh)(x)) X(tanh, R(tanh)(x)) X(sigmoid, R(sigmoid)(x))    \
+    X(erf, R(erf)(x)) X(erfc, R(erfc)(x)) X(erfinv, R(erfinv)(x)) X(gelu, R(gelu)(x)) X(silu, R(silu)(x))              \
+    X(logsigmoid, R(logsigmoid)(x)) X(nan_to_num, R(nan_to_num)(x, n0, n1, n2))                                        \
+    X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(elu, R(elu)(x, n0))         \
+    X(softplus, R(softplus)(x, n0, n1))
+#define UNARY_VARIANTS(X)                                                                                              \
+    X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
+    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))
+#define UNARY_TESTS(X)                                                                                                 \
+    X(isnan, R(isnan)(x)) X(isinf, R(isinf)(x)) X(isfinite, R(isfinite)(x)) X(signbit, M(copysign)(1, x) < 0)          \
+    X(logical_not, x == 0)
+
+#define BINARY_OPS(X)                                                                                                  \
+    X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(div_trunc, M(trunc)(x / y))                              \
+    X(floor_divide, R(floor_divide)(x, y)) X(remainder, R(remainder)(x, y)) X(fmod, M(fmod)(x, y)) X(pow, M(pow)(x, y)) \
+    X(atan2, M(atan2)(x, y)) X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
+    X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
+    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))
+#define BINARY_VARIANTS(X)                                                                                             \
+    X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
+#define BINARY_TESTS(X)                                                                                                \
+    X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
+    X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
+
+#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+
+#define NUMBERS                                                                                                        \
+    const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2];                              \
+    (void)n0, (void)n1, (void)n2;
+
+#define UNARY_KERNEL(name, OUT, expr)                                                                                  \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
+        const T *a = (const T *)(const void *)in[0];                                                                   \
+        OUT *o = (OUT *)(void *)out;                                                                                   \
+        (void)scalar;                                                                                                  \
+        NUMBERS                                                                                                        \
+        IVDEP for (int64_t i = 0; i < n; i++) {                                                                        \
+            REAL x = a[i];                                                                                             \
+            o[i] = (OUT)(expr);                                                                                        \
+        }                                                                                                              \
+    }
+#define BINARY_KERNEL(name, OUT, expr)                                                                                 \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1];                              \
+        OUT *o = (OUT *)(void *)out;                                                                                   \
+        NUMBERS                                                                                                        \
+        if (scalar & 1) {                                                                                              \
+            const REAL x = a[0];                                                                                       \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
+                REAL y = b[i];                                                                                         \
+                o[i] = (OUT)(expr);                                                                                    \
+            }                                                                                                          \
+        } else if (scalar & 2) {                                                                                       \
+            const REAL y = b[0];                                                                                       \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
+                REAL x = a[i];                                                                                         \
+                o[i] = (OUT)(expr);                                                                                    \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
+                REAL x = a[i], y = b[i];                                                                               \
+                o[i] = (OUT)(expr);                                                                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define TERNARY_KERNEL(name, OUT, expr)                                                                                \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1];                              \
+        const T *c = (const T *)(const void *)in[2];                                                                   \
+        const int64_t sa = !(scalar & 1), sb = !(scalar & 2), sc = !(scalar & 4);                                      \
+        OUT *o = (OUT *)(void *)out;                                                                                   \
+        NUMBERS                                                                                                        \
+        if (scalar == 0) {                                                                                             \
+            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
+                REAL x = a[i], y = b[i], z = c[i];                                                                     \
+                o[i] = (OUT)(expr);                                                                                    \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            REAL x = a[i * sa], y = b[i * sb], z = c[i * sc];                                                          \
+            o[i] = (OUT)(expr);                                                                                        \
+        }                                                                                                              \
+    }
+
+#define VALUE1(name, expr) UNARY_KERNEL(name, T, expr)
+#define TEST1(name, expr) UNARY_KERNEL(name, U8, expr)
+#define VALUE2(name, expr) BINARY_KERNEL(name, T, expr)
+#define TEST2(name, expr) BINARY_KERNEL(name, U8, expr)
+#define VALUE3(name, expr) TERNARY_KERNEL(name, T, expr)
+UNARY_OPS(VALUE1)
+UNARY_VARIANTS(VALUE1)
+UNARY_TESTS(TEST1)
+BINARY_OPS(VALUE2)
+BINARY_VARIANTS(VALUE2)
+BINARY_TESTS(TEST2)
+TERNARY_OPS(VALUE3)
+
+#define OP_ENTRY(name, expr) [OP_##name] = K(name),
+#define VARIANT_ENTRY(name, expr) [KERNEL_##name] = K(name),
+static const Kernel K(table)[KERNEL_COUNT] = {
+    UNARY_OPS(OP_ENTRY) UNARY_TESTS(OP_ENTRY) BINARY_OPS(OP_ENTRY) BINARY_TESTS(OP_ENTRY) TERNARY_OPS(OP_ENTRY)
+    UNARY_VARIANTS(VARIANT_ENTRY) BINARY_VARIANTS(VARIANT_ENTRY)
+};
+
+#undef UNARY_OPS
+#undef UNARY_VARIANTS
+#undef UNARY_TESTS
+#undef BINARY_OPS
+#undef BINARY_VARIANTS
+#undef BINARY_TESTS
+#undef TERNARY_OPS
+#undef NUMBERS
+#undef UNARY_KERNEL
+#undef BINARY_KERNEL
+#undef TERNARY_KERNEL
+#undef VALUE1
+#undef TEST1
+#undef VALUE2
+#undef TEST2
+#undef VALUE3
+#undef OP_ENTRY
+#undef VARIANT_ENTRY
+#undef K
+#undef TARGET

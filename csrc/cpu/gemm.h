@@ -1,0 +1,128 @@
+/* Matrix products: what the files gemm*.c share.
+ *
+ *   gemm.c            the slot; chooses the path, blocks, threads, epilogue
+ *   gemm_reference.c  every dtype, every stride, every numeric switch, by plain loops; the oracle
+ *   gemm_skinny.c     at most four rows or columns: no packing
+ *   gemm_pack.c       operands to the layout of the micro-kernels;  gemm_convert.c: rows of narrow formats to fp32 and back
+ *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets */
+#ifndef AMP_GEMM_H
+#define AMP_GEMM_H
+#include "../core/backend.h"
+#include "cpu_features.h"
+#include "../core/numeric.h"
+
+/* A matrix per batch entry. Strides count elements. */
+typedef struct Matrix {
+    char *data; /* NULL: absent */
+    int64_t batch, row, col;
+    int dtype;
+} Matrix;
+
+/* c = alpha * a @ b + beta * d with a (m, k), b (k, n), c and d (m, n). d is absent if beta is 0. */
+typedef struct Product {
+    int64_t batches, m, n, k;
+    Matrix a, b, c, d;
+    Number alpha, beta;
+    Numerics numerics;
+} Product;
+
+Status amp_gemm(const Call *call);
+Status amp_gemm_reference(const Call *call);
+
+/* AMP_BAD_DTYPE for bool. */
+Status gemm_describe(const Call *call, Product *p);
+Status gemm_by_loops(const Product *p);
+
+static inline char *gemm_at(const Matrix *x, int64_t batch, int64_t row, int64_t col) {
+    return x->data + (batch * x->batch + row * x->row + col * x->col) * (int64_t)amp_itemsize(x->dtype);
+}
+
+/* One element of a floating format as fp32 (not FLOAT64), and back with one rounding. */
+static inline float gemm_load(const char *p, int dtype) {
+    uint16_t h;
+    float f;
+    switch (dtype) {
+    case AMP_FLOAT16: memcpy(&h, p, sizeof h); return amp_f16_to_f32(h);
+    case AMP_BFLOAT16: memcpy(&h, p, sizeof h); return amp_bf16_to_f32(h);
+    case AMP_FLOAT8_E5M2: return amp_e5m2_to_f32((uint8_t)*p);
+    case AMP_FLOAT8_E4M3FN: return amp_e4m3_to_f32((uint8_t)*p);
+    default: memcpy(&f, p, sizeof f); return f;
+    }
+}
+
+static inline void gemm_store(char *p, int dtype, float f) {
+    uint16_t h;
+    switch (dtype) {
+    case AMP_FLOAT16: h = amp_f32_to_f16(f); memcpy(p, &h, sizeof h); return;
+    case AMP_BFLOAT16: h = amp_f32_to_bf16(f); memcpy(p, &h, sizeof h); return;
+    case AMP_FLOAT8_E5M2: *p = (char)amp_f32_to_e5m2(f); return;
+    case AMP_FLOAT8_E4M3FN: *p = (char)amp_f32_to_e4m3(f); return;
+    default: memcpy(p, &f, sizeof f);
+    }
+}
+
+/* How an fp32 operand enters the product. */
+static inline float gemm_round_input(float f, InputRounding rounding) {
+    if (rounding == INPUT_TF32) return amp_round_tf32(f);
+    if (rounding == INPUT_BF16) return amp_bf16_to_f32(amp_f32_to_bf16(f));
+    return f;
+}
+
+/* ---- micro-kernels (gemm_micro.h) ---- */
+
+enum { GEMM_MAX_ROWS = 14, GEMM_MAX_COLS = 32 };
+
+/* c (rows, vectors * lanes) = [c +] a @ b. Elements are float or double; a has any strides, rows of b and c are dense. */
+typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c, int64_t c_row, bool add);
+
+typedef struct MicroSet {
+    int rows, lanes;
+    MicroFn fn[GEMM_MAX_ROWS][2]; /* [rows - 1][vectors - 1] */
+} MicroSet;
+
+extern const MicroSet gemm_portable_f32, gemm_portable_f64;
+#if defined(__x86_64__)
+extern const MicroSet gemm_avx2_f32, gemm_avx2_f64, gemm_avx512_f32, gemm_avx512_f64, gemm_avx512_bf16;
+#endif
+
+/* ---- conversion and layout (gemm_convert.c, gemm_pack.c) ---- */
+
+/* Rows of `cols` neighbours to or from fp32. Strides: elements on the fp32 side, bytes on the other. */
+typedef void (*WidenFn)(float *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols);
+typedef void (*NarrowFn)(char *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols);
+WidenFn gemm_widen(int dtype, InputRounding rounding);
+NarrowFn gemm_narrow(int dtype);
+
+/* dst (cols, rows) = the transpose of src (rows, cols). */
+void gemm_transpose(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols);
+
+/* A matrix to read blocks from, in bytes. */
+typedef struct Source {
+    const char *data;
+    int64_t row, col;
+    int dtype;
+    InputRounding rounding;
+} Source;
+
+/* dst[i][j] = src[i][j] as fp32 (fp64 if src is). Reads along whichever dimension is dense. */
+void gemm_load_block(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t cols);
+
+/* Pairs of bfloat16 that are neighbours in k, 4 bytes, for the kernels that multiply pairs; an odd last one is paired with zero.
+ *   gemm_load_pairs_down    src (k, cols):  dst[i][j] = src[2i][j], src[2i + 1][j]
+ *   gemm_load_pairs_along   src (rows, k):  dst[i][j] = src[i][2j], src[i][2j + 1] */
+void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols);
+void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
+
+/* dst[i][j] = src[i][j], rounded once; dst has any strides. */
+void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows, int64_t cols);
+
+/* Grow-only memory of this thread, 64-byte aligned; NULL if there is none. Valid until the thread asks again. */
+void *gemm_scratch(size_t nbytes);
+
+/* ---- few rows (gemm_skinny.c) ---- */
+
+enum { GEMM_SKINNY = 4 };
+bool gemm_is_skinny(const Product *p);
+Status gemm_skinny(const Product *p, InputRounding rounding, int64_t batch);
+
+#endif

@@ -1,0 +1,100 @@
+/* One family of micro-kernels; included once per (instruction set, number type) with these macros:
+ *
+ *     S, V, LANES      scalar, vector, elements per vector
+ *     ROWS             most rows of a tile
+ *     TARGET           function attributes
+ *     BROADCAST LOAD STORE MULTIPLY_ADD      on V; MULTIPLY_ADD(x, y, sum)
+ *     FAMILY           name of the MicroSet that is defined
+ *
+ * A kernel forms a tile of `rows` (1..ROWS) by `vectors` (1 or 2) * LANES in registers:
+ *
+ *                      b[k]:   | v0 v0 v0 v0 | v1 v1 v1 v1 |      two loads per k
+ *                              +-------------+-------------+
+ *     a[0][k] broadcast   x    |   sum[0][0] |   sum[0][1] |
+ *     a[1][k]             x    |   sum[1][0] |   sum[1][1] |      rows * 2 multiply-adds per k, all independent
+ *     ...
+ *
+ * Each element is one chain over k, and the chain goes on from c if `add`: so the result depends neither on the blocking over k nor on
+ * where in which tile the element lies. `a` may have any strides: packed blocks and small operands in place use the same kernel. The
+ * rows of `a` are reached as base, base + stride, base + 2 * stride from one pointer per three rows, which the addressing modes give
+ * for free. */
+#define CONCAT_(a, b) a##b
+#define CONCAT(a, b) CONCAT_(a, b)
+#define BODY CONCAT(body_, FAMILY)
+#define KERNEL(r, v) CONCAT(kernel_##r##x##v##_, FAMILY)
+
+TARGET static inline __attribute__((always_inline)) void BODY(const int rows, const int vectors, int64_t k, const void *a_data, int64_t a_row, int64_t a_col,
+                                                              const void *b_data, int64_t b_row, void *c_data, int64_t c_row, bool add) {
+    const S *a[(ROWS + 2) / 3], *b = b_data;
+    S *c = c_data;
+    V sum[ROWS][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < (rows + 2) / 3; i++) a[i] = (const S *)a_data + 3 * i * a_row;
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) sum[i][j] = BROADCAST(0);
+    if (add) {
+        const S *from = c;
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++, from += c_row)
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) sum[i][j] = LOAD(from + j * LANES);
+    }
+    for (; k > 0; k--) {
+        V right[2];
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) right[j] = LOAD(b + j * LANES);
+        b += b_row;
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; i++) {
+            V left = BROADCAST(a[i / 3][(i % 3) * a_row]);
+#pragma GCC unroll 2
+            for (int j = 0; j < vectors; j++) sum[i][j] = MULTIPLY_ADD(left, right[j], sum[i][j]);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < (rows + 2) / 3; i++) a[i] += a_col;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++, c += c_row)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) STORE(c + j * LANES, sum[i][j]);
+}
+
+#define KERNEL_BODY(r, v)                                                                                                                  \
+    TARGET static void KERNEL(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,         \
+                                    int64_t c_row, bool add) {                                                                             \
+        BODY(r, v, k, a, a_row, a_col, b, b_row, c, c_row, add);                                                                           \
+    }
+#define KERNEL_PAIR(r) KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
+#define KERNEL_ENTRY(r) {KERNEL(r, 1), KERNEL(r, 2)},
+
+KERNEL_PAIR(1) KERNEL_PAIR(2) KERNEL_PAIR(3) KERNEL_PAIR(4) KERNEL_PAIR(5) KERNEL_PAIR(6)
+#if ROWS == 14
+KERNEL_PAIR(7) KERNEL_PAIR(8) KERNEL_PAIR(9) KERNEL_PAIR(10) KERNEL_PAIR(11) KERNEL_PAIR(12) KERNEL_PAIR(13) KERNEL_PAIR(14)
+#endif
+
+const MicroSet FAMILY = {ROWS, LANES, {
+    KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
+#if ROWS == 14
+    KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11) KERNEL_ENTRY(12) KERNEL_ENTRY(13) KERNEL_ENTRY(14)
+#endif
+}};
+
+#undef S
+#undef V
+#undef LANES
+#undef ROWS
+#undef BROADCAST
+#undef LOAD
+#undef STORE
+#undef MULTIPLY_ADD
+#undef FAMILY
+#undef TARGET
+#undef CONCAT_
+#undef CONCAT
+#undef BODY
+#undef KERNEL
+#undef KERNEL_BODY
+#undef KERNEL_PAIR
+#undef KERNEL_ENTRY

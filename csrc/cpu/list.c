@@ -1,0 +1,400 @@
+/* Whole lists of tensors in one parallel region: the check-and-unscale of gradients, norms, scaling; and the walk that the
+ * optimizers share. */
+#include "list.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/numeric.h"
+
+enum { MIN_ELEMENTS = 32768 }; /* less than this is not worth waking a worker for */
+
+/* ---- plan ---- */
+
+static int64_t chunks_of(const View *v) { return v->numel / LIST_CHUNK + (v->numel % LIST_CHUNK != 0); }
+
+Status amp_list_plan(ListPlan *plan, TensorList list) {
+    plan->n = list.n;
+    plan->v = list.v;
+    plan->first = plan->small;
+    if (list.n > LIST_SMALL) {
+        if ((uint64_t)list.n >= SIZE_MAX / sizeof *plan->first - 1) return AMP_NO_MEMORY;
+        plan->first = malloc(((size_t)list.n + 1) * sizeof *plan->first);
+        if (!plan->first) return AMP_NO_MEMORY;
+    }
+    int64_t chunks = 0, elements = 0;
+    for (int64_t t = 0; t < list.n; t++) {
+        plan->first[t] = chunks;
+        chunks += chunks_of(list.v[t]);
+        elements += list.v[t]->numel;
+    }
+    plan->first[list.n] = chunks;
+    plan->chunks = chunks;
+    /* Chunks of small tensors are small: take so many that they hold enough elements on average. */
+    int64_t average = chunks ? elements / chunks + 1 : 1;
+    plan->grain = MIN_ELEMENTS / average + 1;
+    return AMP_OK;
+}
+
+void amp_list_plan_free(ListPlan *plan) {
+    if (plan->first != plan->small) free(plan->first);
+}
+
+/* The tensor that holds a chunk; tensors without elements hold none and are never found. */
+static int64_t tensor_of(const ListPlan *plan, int64_t chunk) {
+    int64_t low = 0, high = plan->n;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (plan->first[middle] <= chunk) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+typedef struct RunContext {
+    const ListPlan *plan;
+    ListBody body;
+    void *ctx;
+} RunContext;
+
+static void run_range(void *ctx, int64_t begin, int64_t end) {
+    const RunContext *run = ctx;
+    const int64_t *first = run->plan->first;
+    int64_t t = tensor_of(run->plan, begin);
+    for (int64_t chunk = begin; chunk < end; t++) {
+        int64_t stop = first[t + 1] < end ? first[t + 1] : end;
+        if (stop <= chunk) continue;
+        int64_t last = (stop - first[t]) * LIST_CHUNK, numel = run->plan->v[t]->numel;
+        run->body(run->ctx, t, (chunk - first[t]) * LIST_CHUNK, last < numel ? last : numel);
+        chunk = stop;
+    }
+}
+
+void amp_list_run(const ListPlan *plan, ListBody body, void *ctx) {
+    RunContext run = {plan, body, ctx};
+    if (plan->chunks == 0) return;
+    if (plan->chunks <= plan->grain) run_range(&run, 0, plan->chunks);
+    else amp_parallel_for(plan->chunks, plan->grain, run_range, &run);
+}
+
+/* ---- streams ---- */
+
+/* True if all views cover a gap-free block with the same strides: a transposed weight with its transposed state. Element-wise work
+ * may then follow memory instead of the index. */
+static bool dense_together(int n, const View *const *v) {
+    bool contiguous = true;
+    for (int i = 0; i < n; i++) contiguous = contiguous && (v[i]->layout & LAYOUT_CONTIGUOUS);
+    if (contiguous) return true;
+    uint64_t left = 0;
+    for (int d = 0; d < v[0]->ndim; d++) {
+        if (v[0]->shape[d] == 1) continue;
+        left |= UINT64_C(1) << d;
+        for (int i = 1; i < n; i++)
+            if (v[i]->stride[d] != v[0]->stride[d]) return false;
+    }
+    for (int64_t expected = 1; left;) {
+        int d = 0;
+        while (d < v[0]->ndim && !(((left >> d) & 1) && v[0]->stride[d] == expected)) d++;
+        if (d == v[0]->ndim) return false;
+        left &= ~(UINT64_C(1) << d);
+        expected *= v[0]->shape[d];
+    }
+    return true;
+}
+
+void amp_list_open(ListStreams *streams, int n, const View *const *views, bool wide) {
+    const int own = wide ? AMP_FLOAT64 : AMP_FLOAT32;
+    const uintptr_t align = wide ? sizeof(double) : sizeof(float);
+    bool dense = dense_together(n, views), all_direct = true;
+    streams->n = n;
+    for (int i = 0; i < n; i++) {
+        ListStream *s = &streams->s[i];
+        s->v = views[i];
+        s->dense = dense;
+        s->wide = wide;
+        s->direct = dense && views[i]->dtype == own && (uintptr_t)views[i]->data % align == 0;
+        s->buffer = streams->buffer[i];
+        all_direct = all_direct && s->direct;
+    }
+    streams->block = all_direct ? INT64_MAX : LIST_BLOCK;
+}
+
+static double load_one(int dtype, const char *p) {
+    double d;
+    float f;
+    uint16_t h;
+    switch (dtype) {
+    case AMP_FLOAT64: memcpy(&d, p, 8); return d;
+    case AMP_FLOAT32: memcpy(&f, p, 4); return (double)f;
+    case AMP_FLOAT16: memcpy(&h, p, 2); return (double)amp_f16_to_f32(h);
+    default: memcpy(&h, p, 2); return (double)amp_bf16_to_f32(h);
+    }
+}
+
+/* From the compute type; a wide value is rounded once, an fp32 value is exact as a double. */
+static void store_one(int dtype, char *p, double v) {
+    switch (dtype) {
+    case AMP_FLOAT64: memcpy(p, &v, 8); break;
+    case AMP_FLOAT32: memcpy(p, &(float){(float)v}, 4); break;
+    case AMP_FLOAT16: memcpy(p, &(uint16_t){amp_f64_to_f16(v)}, 2); break;
+    default: memcpy(p, &(uint16_t){amp_f64_to_bf16(v)}, 2); break;
+    }
+}
+
+/* `n` elements in steps of `stride` elements. */
+static void load_run(const ListStream *s, int64_t at, const char *p, int64_t stride, int64_t n) {
+    const int dtype = s->v->dtype;
+    float *narrow = (float *)s->buffer + at;
+    if (!s->wide && stride == 1 && dtype == AMP_FLOAT16) amp_list_rows()->load_f16(narrow, p, n);
+    else if (!s->wide && stride == 1 && dtype == AMP_BFLOAT16) amp_list_rows()->load_bf16(narrow, p, n);
+    else {
+        const int64_t step = stride * (int64_t)amp_itemsize(dtype);
+        for (int64_t i = 0; i < n; i++) {
+            double v = load_one(dtype, p + i * step);
+            if (s->wide) ((double *)s->buffer)[at + i] = v;
+            else narrow[i] = (float)v;
+        }
+    }
+}
+
+static void store_run(const ListStream *s, int64_t at, char *p, int64_t stride, int64_t n) {
+    const int dtype = s->v->dtype;
+    const float *narrow = (const float *)s->buffer + at;
+    if (!s->wide && stride == 1 && dtype == AMP_FLOAT16) amp_list_rows()->store_f16(p, narrow, n);
+    else if (!s->wide && stride == 1 && dtype == AMP_BFLOAT16) amp_list_rows()->store_bf16(p, narrow, n);
+    else {
+        const int64_t step = stride * (int64_t)amp_itemsize(dtype);
+        for (int64_t i = 0; i < n; i++)
+            store_one(dtype, p + i * step, s->wide ? ((const double *)s->buffer)[at + i] : (double)narrow[i]);
+    }
+}
+
+/* Elements [begin, begin + n) in C order, run by run along the last dimension. */
+static void walk_strided(const ListStream *s, int64_t begin, int64_t n, bool store) {
+    const View *v = s->v;
+    const int64_t size = (int64_t)amp_itemsize(v->dtype);
+    int64_t at[AMP_MAX_DIMS] = {0}, rest = begin, offset = 0;
+    const int last = v->ndim - 1;
+    for (int d = last; d >= 0; d--) {
+        at[d] = rest % v->shape[d];
+        rest /= v->shape[d];
+        offset += at[d] * v->stride[d];
+    }
+    for (int64_t done = 0; done < n;) {
+        int64_t run = last < 0 ? 1 : v->shape[last] - at[last], stride = last < 0 ? 1 : v->stride[last];
+        if (run > n - done) run = n - done;
+        if (store) store_run(s, done, v->data + offset * size, stride, run);
+        else load_run(s, done, v->data + offset * size, stride, run);
+        done += run;
+        if (done >= n) break;
+        at[last] += run;
+        offset += run * stride;
+        for (int d = last; d > 0 && at[d] == v->shape[d]; d--) {
+            offset += v->stride[d - 1] - v->shape[d] * v->stride[d];
+            at[d] = 0;
+            at[d - 1]++;
+        }
+    }
+}
+
+void *amp_list_place(ListStream *s, int64_t begin) {
+    return s->direct ? s->v->data + begin * (int64_t)amp_itemsize(s->v->dtype) : s->buffer;
+}
+
+void *amp_list_read(ListStream *s, int64_t begin, int64_t n) {
+    if (s->direct) return amp_list_place(s, begin);
+    if (s->dense) load_run(s, 0, s->v->data + begin * (int64_t)amp_itemsize(s->v->dtype), 1, n);
+    else walk_strided(s, begin, n, false);
+    return s->buffer;
+}
+
+void amp_list_write(ListStream *s, int64_t begin, int64_t n) {
+    if (s->direct) return;
+    if (s->dense) store_run(s, 0, s->v->data + begin * (int64_t)amp_itemsize(s->v->dtype), 1, n);
+    else walk_strided(s, begin, n, true);
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The tensors in front of the first one whose dtype has no kernel: those are done before the call fails. */
+static TensorList supported(TensorList list) {
+    int64_t n = 0;
+    while (n < list.n && amp_list_dtype_ok(list.v[n]->dtype)) n++;
+    return (TensorList){n, list.v};
+}
+
+/* ---- unscale and scale ---- */
+
+typedef struct MultiplyContext {
+    const ListPlan *plan;
+    double factor;
+    bool check;
+    atomic_bool bad;
+} MultiplyContext;
+
+static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    MultiplyContext *c = ctx;
+    const View *v = c->plan->v[tensor];
+    bool wide = v->dtype == AMP_FLOAT64, bad = false;
+    const ListKernels *k = amp_list_kernels(wide);
+    ListStreams s;
+    amp_list_open(&s, 1, &v, wide);
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = at_most(s.block, end - i);
+        void *x = amp_list_read(&s.s[0], i, n);
+        if (c->check) bad |= k->unscale(x, n, c->factor);
+        else k->scale(x, n, c->factor);
+        /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
+        if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
+    }
+    if (bad) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+}
+
+static Status multiply_list(TensorList list, double factor, bool check, bool *bad) {
+    ListPlan plan;
+    TensorList usable = supported(list);
+    Status status = amp_list_plan(&plan, usable);
+    if (status != AMP_OK) return status;
+    MultiplyContext c = {.plan = &plan, .factor = factor, .check = check};
+    amp_list_run(&plan, multiply_body, &c);
+    amp_list_plan_free(&plan);
+    *bad = atomic_load(&c.bad);
+    return usable.n < list.n ? AMP_BAD_DTYPE : AMP_OK;
+}
+
+/* The test comes before the product: a product that overflows is not reported. The flag is never cleared. */
+Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf) {
+    bool bad = false;
+    Status status = multiply_list(grads, (double)inv_scale, true, &bad);
+    if (bad) *found_inf = 1.0f;
+    return status;
+}
+
+Status amp_list_scale(TensorList tensors, double factor) {
+    bool bad = false;
+    if (factor == 1.0) return supported(tensors).n < tensors.n ? AMP_BAD_DTYPE : AMP_OK;
+    return multiply_list(tensors, factor, false, &bad);
+}
+
+/* ---- norms ---- */
+
+typedef enum NormKind { NORM_ZERO, NORM_ONE, NORM_TWO, NORM_MAX, NORM_MIN, NORM_P } NormKind;
+
+static NormKind norm_kind(double p) {
+    if (p == 2.0) return NORM_TWO;
+    if (p == 1.0) return NORM_ONE;
+    if (p == 0.0) return NORM_ZERO;
+    if (isinf(p)) return p > 0 ? NORM_MAX : NORM_MIN;
+    return NORM_P;
+}
+
+typedef struct NormContext {
+    const ListPlan *plan;
+    NormKind kind;
+    double p, divisor; /* elements are divided by `divisor` first */
+    double *partial;   /* one per chunk */
+} NormContext;
+
+/* What an empty set gives, also the start value. */
+static double norm_identity(NormKind kind) { return kind == NORM_MIN ? (double)INFINITY : 0.0; }
+
+/* `a` is the value so far; NaN stays. */
+static double norm_combine(NormKind kind, double a, double b) {
+    if (kind == NORM_MAX) return isnan(a) || a > b ? a : b;
+    if (kind == NORM_MIN) return isnan(a) || a < b ? a : b;
+    return a + b;
+}
+
+static double norm_term(const NormContext *c, double x) {
+    switch (c->kind) {
+    case NORM_ZERO: return x != 0.0;
+    case NORM_TWO: return (x / c->divisor) * (x / c->divisor);
+    case NORM_P: return pow(fabs(x) / c->divisor, c->p);
+    default: return fabs(x);
+    }
+}
+
+static double norm_block(const NormContext *c, const void *x, int64_t n, bool wide) {
+    if (c->kind == NORM_TWO && c->divisor == 1.0) return amp_list_kernels(wide)->sum_squares(x, n);
+    double acc = norm_identity(c->kind);
+    for (int64_t i = 0; i < n; i++)
+        acc = norm_combine(c->kind, acc, norm_term(c, wide ? ((const double *)x)[i] : (double)((const float *)x)[i]));
+    return acc;
+}
+
+static void norm_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    NormContext *c = ctx;
+    const View *v = c->plan->v[tensor];
+    bool wide = v->dtype == AMP_FLOAT64;
+    ListStreams s;
+    amp_list_open(&s, 1, &v, wide);
+    /* Blocks of one size whether memory is read directly or converted: sliced and misaligned tensors sum like their copies. */
+    for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
+        int64_t stop = at_most(chunk + LIST_CHUNK, end);
+        double acc = norm_identity(c->kind);
+        for (int64_t i = chunk, n; i < stop; i += n) {
+            n = at_most(LIST_BLOCK, stop - i);
+            acc = norm_combine(c->kind, acc, norm_block(c, amp_list_read(&s.s[0], i, n), n, wide));
+        }
+        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+    }
+}
+
+static double norm_of_partials(const NormContext *c, int64_t tensor) {
+    double acc = norm_identity(c->kind);
+    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc = norm_combine(c->kind, acc, c->partial[i]);
+    if (c->kind == NORM_TWO) return c->divisor * sqrt(acc);
+    if (c->kind == NORM_P) return c->divisor * pow(acc, 1.0 / c->p);
+    return acc;
+}
+
+static double pass(NormContext *c, int64_t tensor) {
+    int64_t numel = c->plan->v[tensor]->numel;
+    if (numel) norm_body(c, tensor, 0, numel);
+    return norm_of_partials(c, tensor);
+}
+
+/* Again with every element divided by the largest (for a negative p: smallest) magnitude, when powers left the range of a double.
+ * Rare, hence serial. */
+static double norm_rescaled(const NormContext *c, int64_t tensor) {
+    NormContext again = *c;
+    again.kind = c->p < 0 ? NORM_MIN : NORM_MAX;
+    double extreme = pass(&again, tensor);
+    if (!isfinite(extreme) || extreme == 0.0) return extreme;
+    again.kind = c->kind;
+    again.divisor = extreme;
+    return pass(&again, tensor);
+}
+
+/* Sums of powers are trusted between these limits; outside, digits or everything may be lost. Squares of fp32 values always fit. */
+static bool trusted(const NormContext *c, int64_t tensor) {
+    double acc = 0.0;
+    if (c->kind != NORM_P && (c->kind != NORM_TWO || c->plan->v[tensor]->dtype != AMP_FLOAT64)) return true;
+    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc += c->partial[i];
+    return acc > 0x1p-900 && acc < 0x1p1000;
+}
+
+Status amp_list_norms(TensorList tensors, double p, double *norms) {
+    ListPlan plan;
+    double small[LIST_SMALL], *partial = small;
+    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
+    Status status = amp_list_plan(&plan, tensors);
+    if (status != AMP_OK) return status;
+    if (plan.chunks > LIST_SMALL) partial = malloc((size_t)plan.chunks * sizeof *partial);
+    if (!partial) {
+        status = AMP_NO_MEMORY;
+        goto done;
+    }
+    NormContext c = {&plan, norm_kind(p), p, 1.0, partial};
+    amp_list_run(&plan, norm_body, &c);
+    for (int64_t t = 0; t < tensors.n; t++) {
+        bool redo = tensors.v[t]->numel > 0 && !trusted(&c, t);
+        norms[t] = redo ? norm_rescaled(&c, t) : norm_of_partials(&c, t);
+    }
+done:
+    if (partial != small) free(partial);
+    amp_list_plan_free(&plan);
+    return status;
+}

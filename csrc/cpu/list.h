@@ -1,0 +1,92 @@
+/* Kernels that walk whole lists of tensors: unscale, norms, scale, optimizer steps. backend.h says what each slot means. */
+#ifndef AMP_CPU_LIST_H
+#define AMP_CPU_LIST_H
+#include "../core/backend.h"
+
+Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf);
+Status amp_list_norms(TensorList tensors, double p, double *norms);
+Status amp_list_scale(TensorList tensors, double factor);
+Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
+                     const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+
+/* ---- shared by list.c, list_optim.c and list_kernels.c ---- */
+
+/* The list cut into chunks of at most LIST_CHUNK elements of one tensor; chunk numbers run through the whole list:
+ *
+ *     tensor 0            tensor 1   tensor 2
+ *    | 0 | 1 | 2 | 3 |   | 4 |      | 5 | 6 |        first[] = 0 4 5 7
+ *
+ * The cut depends on sizes only, so partial sums per chunk do not depend on the number of threads. */
+enum { LIST_CHUNK = 8192, LIST_BLOCK = 512, LIST_SMALL = 64, LIST_STREAMS = 5 };
+typedef struct ListPlan {
+    int64_t n, chunks, grain;
+    const View *const *v;
+    int64_t *first; /* n + 1 entries, in `small` if they fit */
+    int64_t small[LIST_SMALL + 1];
+} ListPlan;
+Status amp_list_plan(ListPlan *plan, TensorList list);
+void amp_list_plan_free(ListPlan *plan);
+
+/* body(ctx, tensor, begin, end): elements [begin, end) of one tensor; begin is a multiple of LIST_CHUNK. */
+typedef void (*ListBody)(void *ctx, int64_t tensor, int64_t begin, int64_t end);
+void amp_list_run(const ListPlan *plan, ListBody body, void *ctx);
+
+/* One view, walked in blocks of elements in the compute type (float, or double if `wide`). Where memory already holds that, a block
+ * is the memory itself; else it is a converted copy in `buffer`, written back by close. */
+typedef struct ListStream {
+    const View *v;
+    bool dense, direct, wide;
+    void *buffer; /* LIST_BLOCK elements */
+} ListStream;
+typedef struct ListStreams {
+    int n;
+    ListStream s[LIST_STREAMS];
+    int64_t block; /* elements per block: LIST_BLOCK, or no limit if every stream is direct */
+    _Alignas(64) char buffer[LIST_STREAMS][LIST_BLOCK * sizeof(double)];
+} ListStreams;
+void amp_list_open(ListStreams *streams, int n, const View *const *views, bool wide);
+void *amp_list_read(ListStream *s, int64_t begin, int64_t n);
+void *amp_list_place(ListStream *s, int64_t begin); /* for values that will only be written */
+void amp_list_write(ListStream *s, int64_t begin, int64_t n);
+
+static inline bool amp_list_dtype_ok(int dtype) {
+    return dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16;
+}
+
+/* What one optimizer step needs, formed in double and rounded to the compute type inside the kernel. */
+typedef struct SgdStep {
+    double neg_lr, momentum, one_minus_dampening, weight_decay, grad_scale;
+    bool nesterov, maximize, first;
+} SgdStep;
+typedef struct AdamStep {
+    double decay;                        /* decoupled: p *= decay; 1 = none */
+    double weight_decay;                 /* coupled: g += p * weight_decay; 0 = none */
+    double weight1, beta2, weight2, eps; /* weight = 1 - beta */
+    double divisor;                      /* sqrt(second moment) / divisor; NAdam: second moment / divisor before the root */
+    double factor;                       /* p += factor * exp_avg / denominator */
+    double grad_factor;                  /* NAdam: p += grad_factor * g / denominator first */
+    double grad_scale;
+    bool maximize, nadam;
+} AdamStep;
+
+/* Kernels over contiguous values of one compute type. The same bits at every instruction-set level. */
+typedef struct ListKernels {
+    bool (*unscale)(void *x, int64_t n, double inv_scale); /* true: met inf or NaN. inv_scale 1 leaves the values alone */
+    void (*scale)(void *x, int64_t n, double factor);
+    double (*sum_squares)(const void *x, int64_t n);                                            /* in double, 16 running sums */
+    void (*sgd)(void *p, void *g, void *buf, int64_t n, const SgdStep *s);                      /* buf may be NULL */
+    void (*adam)(void *p, void *g, void *m, void *v, void *vmax, int64_t n, const AdamStep *s); /* vmax may be NULL */
+} ListKernels;
+const ListKernels *amp_list_kernels(bool wide);
+
+/* 16-bit values and fp32, n of them, any alignment. */
+typedef struct ListRows {
+    void (*load_f16)(float *to, const char *from, int64_t n);
+    void (*store_f16)(char *to, const float *from, int64_t n);
+    void (*load_bf16)(float *to, const char *from, int64_t n);
+    void (*store_bf16)(char *to, const float *from, int64_t n);
+} ListRows;
+const ListRows *amp_list_rows(void);
+
+#endif

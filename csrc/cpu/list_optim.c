@@ -1,0 +1,173 @@
+/* Optimizer steps over whole lists. The numbers of a step are formed in double and rounded to the compute type once; the element
+ * arithmetic (list_template.h) follows the textbook order of operations, because a trained run is compared line by line. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "list.h"
+
+static bool list_ok(TensorList list) {
+    for (int64_t i = 0; i < list.n; i++)
+        if (!amp_list_dtype_ok(list.v[i]->dtype)) return false;
+    return true;
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Opens and reads the operands of a block into data[]; absent ones (NULL view) stay NULL. The view order is the kernel's. */
+typedef struct Operands {
+    ListStreams streams;
+    int slot[LIST_STREAMS]; /* operand -> stream, -1: absent */
+    int n;
+} Operands;
+
+static void open_operands(Operands *o, int n, const View *const *views, bool wide) {
+    const View *present[LIST_STREAMS];
+    int count = 0;
+    o->n = n;
+    for (int i = 0; i < n; i++) {
+        o->slot[i] = views[i] ? count : -1;
+        if (views[i]) present[count++] = views[i];
+    }
+    amp_list_open(&o->streams, count, present, wide);
+}
+
+/* Operands with a bit in `fresh` are only written. */
+static void read_operands(Operands *o, int64_t begin, int64_t n, unsigned fresh, void **data) {
+    for (int i = 0; i < o->n; i++) {
+        ListStream *s = o->slot[i] < 0 ? NULL : &o->streams.s[o->slot[i]];
+        data[i] = !s ? NULL : (fresh >> i) & 1 ? amp_list_place(s, begin) : amp_list_read(s, begin, n);
+    }
+}
+
+static void write_operands(Operands *o, int64_t begin, int64_t n, unsigned kept) {
+    for (int i = 0; i < o->n; i++)
+        if (o->slot[i] >= 0 && !((kept >> i) & 1)) amp_list_write(&o->streams.s[o->slot[i]], begin, n);
+}
+
+enum { PARAM, GRAD, STATE1, STATE2, STATE3 };
+
+/* ---- SGD ---- */
+
+typedef struct SgdContext {
+    TensorList params, grads, momentum;
+    SgdStep step;
+} SgdContext;
+
+static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const SgdContext *c = ctx;
+    const View *views[] = {c->params.v[tensor], c->grads.v[tensor], c->momentum.n ? c->momentum.v[tensor] : NULL};
+    const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
+    const ListKernels *k = amp_list_kernels(wide);
+    const unsigned kept = c->step.grad_scale == 1.0 ? 1u << GRAD : 0, fresh = c->step.first ? 1u << STATE1 : 0;
+    Operands o;
+    void *x[3];
+    open_operands(&o, 3, views, wide);
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = at_most(o.streams.block, end - i);
+        read_operands(&o, i, n, fresh, x);
+        k->sgd(x[PARAM], x[GRAD], x[STATE1], n, &c->step);
+        write_operands(&o, i, n, kept);
+    }
+}
+
+Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale) {
+    ListPlan plan;
+    if (!list_ok(params) || !list_ok(grads) || !list_ok(momentum)) return AMP_BAD_DTYPE;
+    Status status = amp_list_plan(&plan, params);
+    if (status != AMP_OK) return status;
+    SgdContext c = {params,
+                    grads,
+                    momentum,
+                    {.neg_lr = -options->lr,
+                     .momentum = options->momentum,
+                     .one_minus_dampening = 1.0 - options->dampening,
+                     .weight_decay = options->weight_decay,
+                     .grad_scale = grad_scale,
+                     .nesterov = options->nesterov,
+                     .maximize = options->maximize,
+                     .first = options->first}};
+    amp_list_run(&plan, sgd_body, &c);
+    amp_list_plan_free(&plan);
+    return AMP_OK;
+}
+
+/* ---- Adam, AdamW, NAdam ---- */
+
+typedef struct AdamContext {
+    TensorList params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq;
+    const AdamStep *step; /* one per tensor */
+} AdamContext;
+
+static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const AdamContext *c = ctx;
+    const AdamStep *step = &c->step[tensor];
+    const View *views[] = {c->params.v[tensor], c->grads.v[tensor], c->exp_avg.v[tensor], c->exp_avg_sq.v[tensor],
+                           c->max_exp_avg_sq.n ? c->max_exp_avg_sq.v[tensor] : NULL};
+    const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
+    const ListKernels *k = amp_list_kernels(wide);
+    const unsigned kept = step->grad_scale == 1.0 ? 1u << GRAD : 0;
+    Operands o;
+    void *x[5];
+    open_operands(&o, 5, views, wide);
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = at_most(o.streams.block, end - i);
+        read_operands(&o, i, n, 0, x);
+        k->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], n, step);
+        write_operands(&o, i, n, kept);
+    }
+}
+
+static AdamStep adam_step(const AdamOptions *o, double t, double grad_scale) {
+    double correction1 = 1.0 - pow(o->beta1, t), correction2 = 1.0 - pow(o->beta2, t);
+    return (AdamStep){.decay = o->decoupled ? 1.0 - o->lr * o->weight_decay : 1.0,
+                      .weight_decay = o->decoupled ? 0.0 : o->weight_decay,
+                      .weight1 = 1.0 - o->beta1,
+                      .beta2 = o->beta2,
+                      .weight2 = 1.0 - o->beta2,
+                      .eps = o->eps,
+                      .divisor = sqrt(correction2),
+                      .factor = -o->lr / correction1,
+                      .grad_scale = grad_scale,
+                      .maximize = o->maximize};
+}
+
+/* NAdam's momentum warms up; the running product of its values is an fp32 state, so that a resumed run sees the same bits. */
+static void nadam_step(AdamStep *s, const AdamOptions *o, double t, double *mu_product) {
+    double mu = o->beta1 * (1.0 - 0.5 * pow(0.96, t * o->momentum_decay));
+    double mu_next = o->beta1 * (1.0 - 0.5 * pow(0.96, (t + 1.0) * o->momentum_decay));
+    double product = (double)((float)*mu_product * (float)mu);
+    s->nadam = true;
+    s->divisor = 1.0 - pow(o->beta2, t);
+    s->grad_factor = -o->lr * (1.0 - mu) / (1.0 - product);
+    s->factor = -o->lr * mu_next / (1.0 - product * mu_next);
+    *mu_product = product;
+}
+
+Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
+                     const double *step, double *mu_product, const AdamOptions *options, double grad_scale) {
+    ListPlan plan;
+    AdamStep small[LIST_SMALL / 4], *steps = small;
+    if (!list_ok(params) || !list_ok(grads) || !list_ok(exp_avg) || !list_ok(exp_avg_sq) || !list_ok(max_exp_avg_sq))
+        return AMP_BAD_DTYPE;
+    Status status = amp_list_plan(&plan, params);
+    if (status != AMP_OK) return status;
+    if (params.n > LIST_SMALL / 4) {
+        steps = (uint64_t)params.n > SIZE_MAX / sizeof *steps ? NULL : malloc((size_t)params.n * sizeof *steps);
+        if (!steps) {
+            status = AMP_NO_MEMORY;
+            goto done;
+        }
+    }
+    for (int64_t i = 0; i < params.n; i++) {
+        /* Tensors of one group are nearly always at the same step: powers are taken once. */
+        steps[i] = i && !options->nadam && step[i] == step[i - 1] ? steps[i - 1] : adam_step(options, step[i], grad_scale);
+        if (options->nadam) nadam_step(&steps[i], options, step[i], &mu_product[i]);
+    }
+    AdamContext c = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps};
+    amp_list_run(&plan, adam_body, &c);
+done:
+    if (steps != small) free(steps);
+    amp_list_plan_free(&plan);
+    return status;
+}

@@ -1,0 +1,533 @@
+#include "args.h"
+
+#include <string.h>
+
+/* ---- signatures ---- */
+
+static const struct {
+    const char *text;
+    uint8_t kind;
+} type_names[] = {
+    {"Tensor[]", ARG_TENSORS}, {"Tensor", ARG_TENSOR}, {"Number", ARG_NUMBER}, {"int[]", ARG_INTS},     {"int", ARG_INT}, {"float", ARG_FLOAT},
+    {"bool", ARG_BOOL},        {"str", ARG_STR},       {"dtype", ARG_DTYPE},   {"device", ARG_DEVICE}, {"any", ARG_ANY},
+};
+
+static int parse_default(const char *text, size_t n, Param *p) {
+    Arg *a = &p->fallback;
+    p->has_default = true;
+    char buffer[32];
+    if (n >= sizeof buffer) {
+        return -1;
+    }
+    memcpy(buffer, text, n);
+    buffer[n] = 0;
+    if (!strcmp(buffer, "None")) {
+        a->kind = ARG_NONE;
+        return 0;
+    }
+    a->kind = p->kind;
+    if (p->kind == ARG_INTS && !strcmp(buffer, "()")) {
+        a->n = 0;
+        a->ints = NULL;
+        return 0;
+    }
+    if (buffer[0] == '\'') {
+        char *copy = PyMem_Malloc(n);
+        if (!copy) {
+            return -1;
+        }
+        memcpy(copy, buffer + 1, n - 2);
+        copy[n - 2] = 0;
+        a->kind = ARG_STR;
+        a->s = copy;
+        return 0;
+    }
+    bool truth = !strcmp(buffer, "True");
+    double f = truth ? 1.0 : strtod(buffer, NULL);
+    a->num.f = f;
+    a->num.i = (int64_t)f;
+    switch (p->kind) {
+    case ARG_BOOL:
+        a->num.kind = NUMBER_BOOL;
+        a->i = truth;
+        return 0;
+    case ARG_INT:
+        a->num.kind = NUMBER_INT;
+        a->i = (int64_t)f;
+        return 0;
+    case ARG_FLOAT:
+        a->num.kind = NUMBER_FLOAT;
+        a->f = f;
+        return 0;
+    case ARG_NUMBER:
+        a->num.kind = strpbrk(buffer, ".e") ? NUMBER_FLOAT : NUMBER_INT;
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+/* One "type name=default" between commas. */
+static int parse_param(const char *s, size_t n, Param *p) {
+    for (size_t k = 0; k < sizeof type_names / sizeof *type_names; k++) {
+        size_t len = strlen(type_names[k].text);
+        if (n > len && !strncmp(s, type_names[k].text, len) && strchr(" ?*", s[len])) {
+            p->kind = type_names[k].kind;
+            s += len;
+            n -= len;
+            break;
+        }
+    }
+    if (p->kind == ARG_NONE) {
+        return -1;
+    }
+    for (; n && (*s == '?' || *s == '*'); s++, n--) {
+        p->optional |= *s == '?';
+        p->varargs |= *s == '*';
+    }
+    if (!n || *s != ' ') {
+        return -1;
+    }
+    s++, n--;
+    const char *eq = memchr(s, '=', n);
+    size_t len = eq ? (size_t)(eq - s) : n;
+    p->interned = PyUnicode_FromStringAndSize(s, (Py_ssize_t)len);
+    if (!p->interned) {
+        return -1;
+    }
+    PyUnicode_InternInPlace(&p->interned);
+    p->name = PyUnicode_AsUTF8(p->interned);
+    if (!p->name) {
+        return -1;
+    }
+    return eq ? parse_default(eq + 1, n - len - 1, p) : 0;
+}
+
+int args_compile(OpRow *row) {
+    const char *s = row->signature;
+    bool keyword_only = false;
+    row->out_index = row->dtype_index = -1;
+    row->nparams = row->npositional = row->ntensors = 0;
+    while (*s) {
+        const char *end = strstr(s, ", ");
+        size_t n = end ? (size_t)(end - s) : strlen(s);
+        if (n == 1 && *s == '*') {
+            keyword_only = true;
+        } else {
+            if (row->nparams == MAX_ARGS) {
+                PyErr_Format(PyExc_SystemError, "ops.def: %s has more than %d parameters", row->id, MAX_ARGS);
+                return -1;
+            }
+            Param *p = &row->param[row->nparams];
+            if (parse_param(s, n, p) < 0) {
+                PyErr_Format(PyExc_SystemError, "ops.def: bad signature of %s near '%s'", row->id, s);
+                return -1;
+            }
+            p->keyword_only = keyword_only;
+            if (!keyword_only) {
+                row->npositional++;
+            }
+            if (p->kind == ARG_TENSOR && !strcmp(p->name, "out")) {
+                row->out_index = (int8_t)row->nparams;
+            } else if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) {
+                row->ntensors++;
+            } else if (p->kind == ARG_DTYPE) {
+                row->dtype_index = (int8_t)row->nparams;
+            }
+            row->nparams++;
+        }
+        s += n;
+        s += end ? 2 : 0;
+    }
+    return 0;
+}
+
+/* ---- values ---- */
+
+void args_done(ArgFrame *f) {
+    for (int i = 0; i < f->ntemps; i++) {
+        Py_DECREF(f->temps[i]);
+    }
+    for (int i = 0; i < f->nheap; i++) {
+        PyMem_Free(f->heap[i]);
+    }
+    f->ntemps = f->nheap = 0;
+}
+
+/* Room for n entries of `size` bytes: inline space first. NULL with MemoryError. */
+static void *frame_room(ArgFrame *f, int *used, int limit, char *inline_space, Py_ssize_t n, size_t size) {
+    if (n <= limit - *used) {
+        void *room = inline_space + (size_t)*used * size;
+        *used += (int)n;
+        return room;
+    }
+    void *room = f->nheap < 4 ? PyMem_Malloc((size_t)n * size) : NULL;
+    if (!room) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    f->heap[f->nheap++] = room;
+    return room;
+}
+
+/* Takes over the reference. 1 or -1. */
+static int keep_temp(ArgFrame *f, Arg *arg, Tensor *t) {
+    if (!t) {
+        return -1;
+    }
+    if (f->ntemps == FRAME_TEMPS) {
+        Py_DECREF(t);
+        PyErr_SetString(PyExc_RuntimeError, "too many numbers in one call");
+        return -1;
+    }
+    f->temps[f->ntemps++] = (PyObject *)t;
+    arg->kind = ARG_TENSOR;
+    arg->t = t;
+    return 1;
+}
+
+static inline bool is_number(PyObject *o) {
+    return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o);
+}
+
+static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
+    if (tensor_check(o)) {
+        arg->kind = ARG_TENSOR;
+        arg->t = (Tensor *)o;
+        return 1;
+    }
+    if (!numbers) {
+        return 0;
+    }
+    if (is_number(o) || array_scalar_check(o)) {
+        Number n;
+        if (number_from_object(o, &n) < 0) {
+            return -1;
+        }
+        return keep_temp(f, arg, tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true));
+    }
+    if (array_check(o)) {
+        return keep_temp(f, arg, tensor_from_array(o));
+    }
+    return 0;
+}
+
+static int to_int(PyObject *o, int64_t *out) {
+    if (PyLong_Check(o)) {
+        *out = PyLong_AsLongLong(o);
+    } else if (tensor_check(o) || array_scalar_check(o) || PyIndex_Check(o)) {
+        PyObject *index = PyNumber_Index(o);
+        if (!index) {
+            if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+                PyErr_Clear();
+                return 0;
+            }
+            return -1;
+        }
+        *out = PyLong_AsLongLong(index);
+        Py_DECREF(index);
+    } else {
+        return 0;
+    }
+    return *out == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+int args_int_list(PyObject *o, ArgFrame *f, Arg *arg) {
+    arg->kind = ARG_INTS;
+    if (PyLong_Check(o) && !PyBool_Check(o)) {
+        int64_t *room = frame_room(f, &f->nints, FRAME_INTS, (char *)f->ints, 1, sizeof *room);
+        if (!room) {
+            return -1;
+        }
+        arg->ints = room;
+        arg->n = 1;
+        return to_int(o, room);
+    }
+    if (!PyTuple_Check(o) && !PyList_Check(o)) {
+        return 0;
+    }
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    int64_t *room = frame_room(f, &f->nints, FRAME_INTS, (char *)f->ints, n, sizeof *room);
+    if (!room) {
+        return -1;
+    }
+    arg->ints = room;
+    arg->n = (int32_t)n;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int ok = to_int(PySequence_Fast_GET_ITEM(o, i), &room[i]);
+        if (ok <= 0) {
+            return ok;
+        }
+    }
+    return 1;
+}
+
+static int to_tensor_list(PyObject *o, ArgFrame *f, Arg *arg) {
+    if (!PyTuple_Check(o) && !PyList_Check(o)) {
+        return 0;
+    }
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    Tensor **room = frame_room(f, &f->ntensors, FRAME_TENSORS, (char *)f->tensors, n, sizeof *room);
+    if (!room) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(o, i);
+        if (!tensor_check(item)) {
+            return 0;
+        }
+        room[i] = (Tensor *)item;
+    }
+    arg->kind = ARG_TENSORS;
+    arg->ts = room;
+    arg->n = (int32_t)n;
+    return 1;
+}
+
+static int to_number(PyObject *o, Arg *arg, uint8_t kind) {
+    bool scalar_tensor = tensor_check(o) && ((Tensor *)o)->v.numel == 1;
+    if (!is_number(o) && !array_scalar_check(o) && !scalar_tensor) {
+        return 0;
+    }
+    PyObject *item = scalar_tensor ? tensor_item((Tensor *)o) : Py_NewRef(o);
+    if (!item) {
+        return -1;
+    }
+    int failed = number_from_object(item, &arg->num);
+    Py_DECREF(item);
+    if (failed) {
+        return -1;
+    }
+    if (kind == ARG_FLOAT) {
+        if (arg->num.kind == NUMBER_COMPLEX) {
+            return 0;
+        }
+        arg->f = arg->num.f;
+    }
+    arg->kind = kind;
+    return 1;
+}
+
+/* 1 fits, 0 does not, -1 failed. */
+static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
+    if (o == Py_None && (p->optional || p->kind == ARG_ANY)) {
+        arg->kind = ARG_NONE;
+        arg->num.kind = NUMBER_NONE;
+        return 1;
+    }
+    int ok;
+    switch ((ArgKind)p->kind) {
+    case ARG_TENSOR:
+        return to_tensor(o, f, arg, numbers);
+    case ARG_TENSORS:
+        return to_tensor_list(o, f, arg);
+    case ARG_NUMBER:
+    case ARG_FLOAT:
+        return to_number(o, arg, p->kind);
+    case ARG_INT:
+        if (PyBool_Check(o) || PyFloat_Check(o)) {
+            return 0;
+        }
+        ok = to_int(o, &arg->i);
+        arg->kind = ARG_INT;
+        arg->num = (Number){.f = (double)arg->i, .i = arg->i, .kind = NUMBER_INT};
+        return ok;
+    case ARG_BOOL:
+        if (!PyBool_Check(o)) {
+            return 0;
+        }
+        arg->kind = ARG_BOOL;
+        arg->i = o == Py_True;
+        arg->num = (Number){.f = (double)arg->i, .i = arg->i, .kind = NUMBER_BOOL};
+        return 1;
+    case ARG_INTS:
+        return args_int_list(o, f, arg);
+    case ARG_STR:
+        if (!PyUnicode_Check(o)) {
+            return 0;
+        }
+        arg->kind = ARG_STR;
+        arg->s = PyUnicode_AsUTF8(o);
+        return arg->s ? 1 : -1;
+    case ARG_DTYPE:
+        if (Py_TYPE(o) != amp_state.dtype_type && !PyType_Check(o)) {
+            return 0;
+        }
+        arg->kind = ARG_DTYPE;
+        arg->i = dtype_parse(o);
+        return arg->i < 0 ? -1 : 1;
+    case ARG_DEVICE:
+        if (Py_TYPE(o) != amp_state.device_type && !PyUnicode_Check(o) && !(PyLong_Check(o) && !PyBool_Check(o))) {
+            return 0;
+        }
+        arg->kind = ARG_DEVICE;
+        arg->i = device_parse(o);
+        return arg->i < 0 ? -1 : 1;
+    case ARG_ANY:
+        arg->kind = ARG_ANY;
+        arg->o = o;
+        return 1;
+    case ARG_NONE:
+        break;
+    }
+    return 0;
+}
+
+static const char *kind_text(const Param *p) {
+    for (size_t k = 0; k < sizeof type_names / sizeof *type_names; k++) {
+        if (type_names[k].kind == p->kind) {
+            return p->kind == ARG_INTS ? "tuple of ints" : p->kind == ARG_TENSORS ? "tuple of Tensors" : type_names[k].text;
+        }
+    }
+    return "?";
+}
+
+static void report_type(const OpRow *row, int index, bool method, PyObject *o) {
+    const Param *p = &row->param[index];
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name, index + (method ? 0 : 1),
+                 kind_text(p), Py_TYPE(o)->tp_name);
+}
+
+static int find_keyword(const OpRow *row, PyObject *name) {
+    for (int i = 0; i < row->nparams; i++) {
+        if (row->param[i].interned == name) {
+            return i;
+        }
+    }
+    for (int i = 0; i < row->nparams; i++) {
+        if (PyUnicode_Compare(row->param[i].interned, name) == 0) {
+            return i;
+        }
+    }
+    if (row->nparams && PyUnicode_CompareWithASCIIString(name, "axis") == 0) { /* NumPy's names, as in PyTorch */
+        for (int i = 0; i < row->nparams; i++) {
+            if (!strcmp(row->param[i].name, "dim")) {
+                return i;
+            }
+        }
+    }
+    if (row->nparams && PyUnicode_CompareWithASCIIString(name, "keepdims") == 0) {
+        for (int i = 0; i < row->nparams; i++) {
+            if (!strcmp(row->param[i].name, "keepdim")) {
+                return i;
+            }
+        }
+    }
+    return -1;
+}
+
+static int parse_keywords(const OpRow *row, bool method, PyObject *const *values, PyObject *kwnames, ArgFrame *frame, Arg *arg, uint32_t *given,
+                          bool report) {
+    Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+        int i = find_keyword(row, name);
+        if (i < 0) {
+            if (report) {
+                PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", row->name, name);
+            }
+            return 0;
+        }
+        if (*given & (1u << i)) {
+            if (report) {
+                PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", row->name, name);
+            }
+            return 0;
+        }
+        int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0);
+        if (ok <= 0) {
+            if (ok == 0 && report) {
+                report_type(row, i, method, values[k]);
+            }
+            return ok;
+        }
+        *given |= 1u << i;
+    }
+    return 1;
+}
+
+/* All remaining positional arguments are the integers of a `int[]*` list. */
+static int parse_varargs(const OpRow *row, int index, bool method, PyObject *const *args, Py_ssize_t n, ArgFrame *frame, Arg *arg, bool report) {
+    if (n == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0]))) {
+        int ok = args_int_list(args[0], frame, arg);
+        if (ok == 0 && report) {
+            report_type(row, index, method, args[0]);
+        }
+        return ok;
+    }
+    int64_t *room = frame_room(frame, &frame->nints, FRAME_INTS, (char *)frame->ints, n, sizeof *room);
+    if (!room) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int ok = to_int(args[i], &room[i]);
+        if (ok <= 0) {
+            if (ok == 0 && report) {
+                report_type(row, index, method, args[i]);
+            }
+            return ok;
+        }
+    }
+    arg->kind = ARG_INTS;
+    arg->ints = room;
+    arg->n = (int32_t)n;
+    return 1;
+}
+
+int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame, Arg *arg,
+               bool report) {
+    int i = 0;
+    bool method = self != NULL;
+    uint32_t given = 0;
+    if (self) {
+        arg[0].kind = ARG_TENSOR;
+        arg[0].t = (Tensor *)self;
+        given = 1;
+        i = 1;
+    }
+    Py_ssize_t used = 0;
+    bool numbers_first = !method && row->ntensors > 1; /* torch.pow(2, t), torch.where(c, 1, t) */
+    for (; used < nargs; i++, used++) {
+        if (i >= row->npositional) {
+            if (report) {
+                PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", row->name, row->npositional - (method ? 1 : 0),
+                             nargs);
+            }
+            return 0;
+        }
+        int ok;
+        if (row->param[i].varargs) {
+            ok = parse_varargs(row, i, method, args + used, nargs - used, frame, &arg[i], report);
+            used = nargs - 1;
+        } else {
+            ok = convert(&row->param[i], args[used], frame, &arg[i], i > 0 || numbers_first);
+            if (ok == 0 && report) {
+                report_type(row, i, method, args[used]);
+            }
+        }
+        if (ok <= 0) {
+            return ok;
+        }
+        given |= 1u << i;
+    }
+    if (kwnames && PyTuple_GET_SIZE(kwnames)) {
+        int ok = parse_keywords(row, method, args + nargs, kwnames, frame, arg, &given, report);
+        if (ok <= 0) {
+            return ok;
+        }
+    }
+    for (i = 0; i < row->nparams; i++) {
+        if (given & (1u << i)) {
+            continue;
+        }
+        const Param *p = &row->param[i];
+        if (!p->has_default) {
+            if (report) {
+                PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (position %d)", row->name, p->name, i + (method ? 0 : 1));
+            }
+            return 0;
+        }
+        arg[i] = p->fallback;
+    }
+    return 1;
+}

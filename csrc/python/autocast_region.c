@@ -1,0 +1,692 @@
+/* Autocast: the region object, the module-level functions, and what the driver does inside a region. */
+#include "autocast_region.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "../core/policy.h"
+#include "derivatives/derivatives.h"
+#include "node.h"
+
+/* ---- casts ---- */
+
+/* A cast may be kept only for fp32 leaf weights that want gradients (contract 3.7); a kept one is right while the epoch and the weight's
+ * write count are those of its making. */
+static bool cacheable(const Tensor *t, int dtype, AutocastDevice device) {
+    return dtype == amp_autocast_dtype(device) && t->v.dtype == AMP_FLOAT32 && t->flags & TENSOR_REQUIRES_GRAD && !t->fn && !t->base &&
+           amp_autocast_cache_enabled() && !(amp_mode & MODE_INFERENCE);
+}
+
+/* Casts made with gradients on even under no_grad, so that a later use with gradients still reaches the weight. */
+static Tensor *cast_with_grad(Tensor *t, int dtype) {
+    uint8_t grad = amp_grad_enabled;
+    amp_grad_enabled = 1;
+    Tensor *cast = call_cast(t, dtype);
+    amp_grad_enabled = grad;
+    return cast;
+}
+
+static Tensor *cached_cast(Tensor *t, int dtype, AutocastDevice device) {
+    if (!cacheable(t, dtype, device)) {
+        return call_cast(t, dtype);
+    }
+    Meta *m = tensor_meta(t);
+    if (!m) {
+        return NULL;
+    }
+    uint64_t epoch = amp_autocast_epoch();
+    CastSlot *slot = &m->cast[0];
+    for (int i = 0; i < CAST_SLOTS; i++) {
+        CastSlot *s = &m->cast[i];
+        if (s->cast && s->cast->v.dtype == dtype) {
+            if (s->epoch == epoch && s->writes == t->st->writes) {
+                return (Tensor *)Py_NewRef((PyObject *)s->cast);
+            }
+            slot = s;
+            break;
+        }
+        if (!s->cast) {
+            slot = s;
+        }
+    }
+    Tensor *cast = cast_with_grad(t, dtype);
+    if (!cast) {
+        return NULL;
+    }
+    Py_XSETREF(slot->cast, (Tensor *)Py_NewRef((PyObject *)cast));
+    slot->epoch = epoch;
+    slot->writes = t->st->writes;
+    region_remember(t);
+    if (!PyObject_GC_IsTracked((PyObject *)t)) {
+        PyObject_GC_Track((PyObject *)t);
+    }
+    return cast;
+}
+
+/* ---- leaves with kept casts: freed when the epoch advances ---- */
+
+static PyObject *remembered; /* list of weak references; process-wide, GIL held */
+
+void region_remember(Tensor *t) {
+    if (!remembered && !(remembered = PyList_New(0))) {
+        PyErr_Clear();
+        return;
+    }
+    PyObject *ref = PyWeakref_NewRef((PyObject *)t, NULL);
+    if (!ref || PyList_Append(remembered, ref) < 0) {
+        PyErr_Clear(); /* the cast lives until the weight's next one: memory, not correctness */
+    }
+    Py_XDECREF(ref);
+}
+
+static void clear_cache(void) {
+    amp_autocast_clear_cache();
+    PyObject *list = remembered;
+    remembered = NULL;
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *o = PyWeakref_GetObject(PyList_GET_ITEM(list, i));
+        if (o && tensor_check(o) && ((Tensor *)o)->meta) {
+            Py_INCREF(o);
+            Meta *m = ((Tensor *)o)->meta;
+            for (int k = 0; k < CAST_SLOTS; k++) {
+                Py_CLEAR(m->cast[k].cast);
+            }
+            Py_DECREF(o);
+        }
+    }
+    Py_XDECREF(list);
+}
+
+/* ---- the driver's slow path ---- */
+
+static int raise_policy(const OpRow *row, const PolicyResult *r, const int8_t *dtypes) {
+    if (r->error == POLICY_IS_BANNED) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid layer right before it: combine the two "
+                     "with binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or disable autocast around the call and give it float32 inputs",
+                     row->name);
+        return -1;
+    }
+    if (r->error == POLICY_REGION_IS_FP64) {
+        PyErr_Format(PyExc_RuntimeError, "%s: Unexpected floating ScalarType in at::autocast::prioritize: an autocast region with dtype float64 has no rule for it",
+                     row->name);
+        return -1;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s: Unexpected floating ScalarType %s under autocast: this op takes float32 and the region's own dtype. Cast the argument first",
+                 row->name, r->offender >= 0 ? amp_dtype_info[dtypes[r->offender]].name : "?");
+    return -1;
+}
+
+void autocast_keep_done(AutocastKeep *k) {
+    for (int i = 0; i < k->n; i++) {
+        Py_DECREF(k->t[i]);
+    }
+    PyMem_Free(k->list);
+    if (k->t != k->few) {
+        PyMem_Free(k->t);
+    }
+}
+
+/* The argument in the wanted dtype, kept alive in keep. There is room: the caller counted. */
+static int replace(Tensor **t, int dtype, AutocastDevice device, int region, AutocastKeep *keep) {
+    if ((*t)->v.dtype == dtype || !amp_policy_eligible((*t)->v.dtype, (*t)->v.device, region) || (*t)->flags & TENSOR_WRAPPED) {
+        return 0;
+    }
+    Tensor *cast = cached_cast(*t, dtype, device);
+    if (!cast) {
+        return -1;
+    }
+    keep->t[keep->n++] = cast;
+    *t = cast;
+    return 0;
+}
+
+static int replace_all(const OpRow *row, Arg *arg, int dtype, AutocastDevice device, int region, AutocastKeep *keep) {
+    for (int i = 0; i < row->nparams; i++) {
+        if (arg[i].kind == ARG_TENSOR && replace(&arg[i].t, dtype, device, region, keep) < 0) {
+            return -1;
+        }
+        if (arg[i].kind != ARG_TENSORS || arg[i].n == 0) {
+            continue;
+        }
+        if (!keep->list) { /* the caller's list is the caller's: casts go into a copy */
+            keep->list = PyMem_Malloc((size_t)arg[i].n * sizeof *keep->list);
+            if (!keep->list) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            memcpy(keep->list, arg[i].ts, (size_t)arg[i].n * sizeof *keep->list);
+            arg[i].ts = keep->list;
+        }
+        for (int k = 0; k < arg[i].n; k++) {
+            if (replace(&arg[i].ts[k], dtype, device, region, keep) < 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *keep, int total, int8_t *dtypes, uint8_t *eligible) {
+    AutocastDevice device = region == AMP_CPU ? AUTOCAST_CPU : AUTOCAST_CUDA;
+    uint8_t bit = region == AMP_CPU ? MODE_AUTOCAST_CPU : MODE_AUTOCAST_CUDA;
+    Policy policy = (Policy)(region == AMP_CPU ? row->cpu_policy : row->cuda_policy);
+    if (!(amp_mode & bit) || policy == POLICY_NONE) {
+        return 0;
+    }
+    int n = 0;
+    bool here = false;
+    for (int i = 0; i < row->nparams; i++) {
+        int count = arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
+        Tensor *const *t = arg[i].kind == ARG_TENSOR ? &arg[i].t : arg[i].ts;
+        for (int k = 0; k < count; k++, n++) {
+            dtypes[n] = t[k]->v.dtype;
+            here |= t[k]->v.device == region && !(t[k]->flags & TENSOR_WRAPPED);
+            eligible[n] = amp_policy_eligible(t[k]->v.dtype, t[k]->v.device, region) && !(t[k]->flags & TENSOR_WRAPPED);
+        }
+    }
+    if (!here) {
+        return 0;
+    }
+    PolicyResult r = amp_policy_target(policy, amp_autocast_dtype(device), total, dtypes, eligible);
+    if (r.error != POLICY_OK) {
+        return raise_policy(row, &r, dtypes);
+    }
+    amp_mode &= (uint8_t)~bit; /* what the op calls inside is not autocast again; run_op restores the byte */
+    if (r.set_dtype >= 0 && row->dtype_index >= 0 && arg[row->dtype_index].kind == ARG_NONE) {
+        arg[row->dtype_index] = (Arg){.kind = ARG_DTYPE, .i = r.set_dtype};
+    }
+    return r.cast_to >= 0 ? replace_all(row, arg, r.cast_to, device, region, keep) : 0;
+}
+
+int autocast_apply(const OpRow *row, Arg *arg, AutocastKeep *keep) {
+    enum { FEW = 32 };
+    int8_t few_dtypes[FEW], *dtypes = few_dtypes;
+    uint8_t few_eligible[FEW], *eligible = few_eligible;
+    int total = 0, failed = 0;
+    for (int i = 0; i < row->nparams; i++) {
+        total += arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
+    }
+    if (2 * total > (int)(sizeof keep->few / sizeof *keep->few)) { /* at most one cast per argument and device */
+        keep->t = PyMem_Malloc(2 * (size_t)total * sizeof *keep->t);
+    }
+    if (total > FEW) {
+        dtypes = PyMem_Malloc((size_t)total);
+        eligible = PyMem_Malloc((size_t)total);
+    }
+    if (!keep->t || !dtypes || !eligible) {
+        keep->t = keep->t ? keep->t : keep->few;
+        PyErr_NoMemory();
+        failed = -1;
+    }
+    for (int region = AMP_CPU; region <= AMP_CUDA && !failed; region++) {
+        failed = apply_region(row, arg, region, keep, total, dtypes, eligible);
+    }
+    if (total > FEW) {
+        PyMem_Free(dtypes);
+        PyMem_Free(eligible);
+    }
+    return failed;
+}
+
+/* ---- device strings ---- */
+
+static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupported) {
+    if (!PyUnicode_Check(o)) {
+        PyErr_Format(PyExc_TypeError, "device_type must be a str such as \"cuda\" or \"cpu\", not %s", Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    const char *text = PyUnicode_AsUTF8(o);
+    if (!text) {
+        return -1;
+    }
+    switch (amp_autocast_device_parse(text, out)) {
+    case AUTOCAST_PARSE_OK:
+        return 0;
+    case AUTOCAST_PARSE_EMPTY:
+        PyErr_SetString(PyExc_RuntimeError, "Device string must not be empty");
+        return -1;
+    case AUTOCAST_PARSE_INVALID:
+        PyErr_Format(PyExc_RuntimeError, "Invalid device string: '%s'", text);
+        return -1;
+    case AUTOCAST_PARSE_UNKNOWN:
+        PyErr_Format(PyExc_RuntimeError, "Expected one of cpu, cuda, xpu, mps, xla, hpu, mtia, maia device type at start of device string: %s", text);
+        return -1;
+    default:
+        if (!unsupported) {
+            return 1;
+        }
+        PyErr_Format(PyExc_RuntimeError, unsupported, text);
+        return -1;
+    }
+}
+
+/* ---- module-level functions ---- */
+
+static const char unknown_device[] = "unknown device type for autocast: %s";
+static const char no_dtype[] = "unsupported scalarType: device type %s has no autocast";
+
+static PyObject *is_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+    AutocastDevice device = AUTOCAST_CUDA;
+    if (n > 1) {
+        PyErr_Format(PyExc_TypeError, "is_autocast_enabled() takes at most 1 argument (%zd given)", n);
+        return NULL;
+    }
+    if (n == 1 && parse_device(args[0], &device, unknown_device) < 0) {
+        return NULL;
+    }
+    return PyBool_FromLong(amp_autocast_enabled(device));
+}
+
+static PyObject *set_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+    AutocastDevice device = AUTOCAST_CUDA;
+    if (n < 1 || n > 2 || !PyBool_Check(args[n - 1])) {
+        PyErr_SetString(PyExc_TypeError, "set_autocast_enabled() takes (device_type: str, enabled: bool) or (enabled: bool)");
+        return NULL;
+    }
+    if (n == 2 && parse_device(args[0], &device, unknown_device) < 0) {
+        return NULL;
+    }
+    amp_autocast_set_enabled(device, args[n - 1] == Py_True);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_dtype(PyObject *Py_UNUSED(self), PyObject *device_type) {
+    AutocastDevice device;
+    return parse_device(device_type, &device, no_dtype) < 0 ? NULL : dtype_object(amp_autocast_dtype(device));
+}
+
+static PyObject *set_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+    AutocastDevice device;
+    if (n != 2 || Py_TYPE(args[1]) != amp_state.dtype_type) {
+        PyErr_SetString(PyExc_TypeError, "set_autocast_dtype() takes (device_type: str, dtype: ampnative.dtype)");
+        return NULL;
+    }
+    int found = parse_device(args[0], &device, NULL);
+    if (found < 0) {
+        return NULL;
+    }
+    if (found == 0) {
+        amp_autocast_set_dtype(device, dtype_parse(args[1]));
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_cache_enabled(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(amp_autocast_cache_enabled());
+}
+
+static PyObject *set_cache_enabled(PyObject *Py_UNUSED(self), PyObject *on) {
+    if (!PyBool_Check(on)) {
+        PyErr_Format(PyExc_TypeError, "set_autocast_cache_enabled() takes a bool, not %s", Py_TYPE(on)->tp_name);
+        return NULL;
+    }
+    amp_autocast_set_cache_enabled(on == Py_True);
+    Py_RETURN_NONE;
+}
+
+static PyObject *increment(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLong(amp_autocast_increment_nesting());
+}
+
+static PyObject *decrement(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLong(amp_autocast_decrement_nesting());
+}
+
+static PyObject *clear(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    clear_cache();
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_available(PyObject *Py_UNUSED(self), PyObject *device_type) {
+    AutocastDevice device;
+    int found = parse_device(device_type, &device, NULL);
+    return found < 0 ? NULL : PyBool_FromLong(found == 0);
+}
+
+/* ---- the region ---- */
+
+enum { INLINE_SAVES = 4 };
+
+/* One stack entry per entry that has not been left: an instance may be entered while entered. */
+typedef struct Region {
+    PyObject_HEAD
+    PyObject *device_text; /* as given */
+    PyObject *dict, *weak;
+    uint8_t device;
+    int8_t dtype;
+    bool enabled, cache;
+    int depth, cap;
+    AutocastSnapshot *saved; /* inline_saved, or a heap block */
+    AutocastSnapshot inline_saved[INLINE_SAVES];
+} Region;
+
+static PyObject *kw_device_type, *kw_dtype, *kw_enabled, *kw_cache_enabled, *text_cuda;
+
+static int warn_dtype(PyObject *device_text) {
+    PyObject *upper = PyObject_CallMethod(device_text, "upper", NULL);
+    int failed = upper ? PyErr_WarnFormat(PyExc_UserWarning, 1,
+                                          "In %U autocast, but the target dtype is not supported. Disabling autocast.\n%U Autocast only supports dtypes of "
+                                          "bfloat16, float16 currently.",
+                                          upper, upper)
+                       : -1;
+    Py_XDECREF(upper);
+    return failed;
+}
+
+/* Contract 3.2, in its order. */
+static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObject *enabled, PyObject *cache) {
+    AutocastDevice device;
+    if (!PyUnicode_Check(device_type)) {
+        PyErr_Format(PyExc_ValueError, "Expected `device_type` of type `str`, got: `%s`", Py_TYPE(device_type)->tp_name);
+        return -1;
+    }
+    bool with_dtype = dtype && dtype != Py_None;
+    int found = parse_device(device_type, &device, with_dtype ? "User specified an unsupported autocast device_type '%s'" : no_dtype);
+    if (found < 0) {
+        return -1;
+    }
+    if (cache && cache != Py_None && !PyBool_Check(cache)) {
+        PyErr_Format(PyExc_TypeError, "cache_enabled must be a bool or None, not %s", Py_TYPE(cache)->tp_name);
+        return -1;
+    }
+    int truth = enabled ? PyObject_IsTrue(enabled) : 1;
+    if (truth < 0) {
+        return -1;
+    }
+    r->device = (uint8_t)device;
+    r->enabled = truth;
+    r->cache = cache && cache != Py_None ? cache == Py_True : amp_autocast_cache_enabled();
+    bool is_dtype = with_dtype && Py_TYPE(dtype) == amp_state.dtype_type;
+    r->dtype = (int8_t)(is_dtype ? dtype_parse(dtype) : amp_autocast_dtype(device));
+    if (with_dtype && !is_dtype && PyType_Check(dtype)) {
+        int id = dtype_parse(dtype);
+        if (id < 0) {
+            return -1;
+        }
+        r->dtype = (int8_t)id;
+        is_dtype = true;
+    }
+    r->device_text = Py_NewRef(device_type);
+    if (!r->enabled) {
+        return 0;
+    }
+    if (PyUnicode_Compare(device_type, text_cuda) == 0) {
+        if (!amp_state.cuda_emulated) {
+            if (PyErr_WarnEx(PyExc_UserWarning, "User provided device_type of 'cuda', but CUDA is not available. Disabling", 1) < 0) {
+                return -1;
+            }
+            r->enabled = false;
+        }
+        return 0;
+    }
+    if (device == AUTOCAST_CUDA) {
+        return 0;
+    }
+    if ((with_dtype && !is_dtype) || !amp_is_16bit(r->dtype)) {
+        if (warn_dtype(device_type) < 0) {
+            return -1;
+        }
+        r->enabled = false;
+    }
+    return 0;
+}
+
+static PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    Region *r = (Region *)type->tp_alloc(type, 0);
+    if (r) {
+        r->saved = r->inline_saved;
+        r->cap = INLINE_SAVES;
+        r->device_text = Py_NewRef(Py_None);
+    }
+    return (PyObject *)r;
+}
+
+/* (device_type, dtype=None, enabled=True, cache_enabled=None) from positional values and (name, value) pairs. */
+static int region_args(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **out) {
+    PyObject *const names[4] = {kw_device_type, kw_dtype, kw_enabled, kw_cache_enabled};
+    if (n > 4) {
+        PyErr_Format(PyExc_TypeError, "autocast() takes at most 4 arguments (%zd given)", n);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        out[i] = args[i];
+    }
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); k++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+        int i = 0;
+        while (i < 4 && name != names[i]) {
+            i++;
+        }
+        for (i = i < 4 ? i : 0; i < 4 && name != names[i] && PyUnicode_Compare(name, names[i]); i++) {
+        }
+        if (i == 4 || out[i]) {
+            PyErr_Format(PyExc_TypeError, i == 4 ? "autocast() got an unexpected keyword argument '%U'" : "autocast() got multiple values for argument '%U'", name);
+            return -1;
+        }
+        out[i] = args[n + k];
+    }
+    if (!out[0]) {
+        PyErr_SetString(PyExc_TypeError, "autocast() missing 1 required argument: 'device_type' (\"cpu\" or \"cuda\")");
+        return -1;
+    }
+    return 0;
+}
+
+/* For subclasses, whose calls go through tp_new and tp_init. */
+static int region_init(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *device_type, *dtype = NULL, *enabled = NULL, *cache = NULL;
+    static char *names[] = {"device_type", "dtype", "enabled", "cache_enabled", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO:autocast", names, &device_type, &dtype, &enabled, &cache)) {
+        return -1;
+    }
+    Region *r = (Region *)self;
+    Py_CLEAR(r->device_text);
+    int failed = region_setup(r, device_type, dtype, enabled, cache);
+    if (!r->device_text) {
+        r->device_text = Py_NewRef(Py_None);
+    }
+    return failed;
+}
+
+/* autocast(...) without a tuple and a dict in between. */
+static PyObject *region_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    PyObject *got[4] = {NULL, NULL, NULL, NULL};
+    if (region_args(args, PyVectorcall_NARGS(nargsf), kwnames, got) < 0) {
+        return NULL;
+    }
+    Region *r = (Region *)region_new((PyTypeObject *)type, NULL, NULL);
+    if (!r) {
+        return NULL;
+    }
+    Py_CLEAR(r->device_text);
+    if (region_setup(r, got[0], got[1], got[2], got[3]) < 0) {
+        if (!r->device_text) {
+            r->device_text = Py_NewRef(Py_None);
+        }
+        Py_CLEAR(r);
+    }
+    return (PyObject *)r;
+}
+
+static int region_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Region *)self)->dict);
+    return 0;
+}
+
+static int region_clear(PyObject *self) {
+    Py_CLEAR(((Region *)self)->dict);
+    return 0;
+}
+
+static void region_dealloc(PyObject *self) {
+    Region *r = (Region *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (r->weak) {
+        PyObject_ClearWeakRefs(self);
+    }
+    Py_XDECREF(r->dict);
+    Py_XDECREF(r->device_text);
+    if (r->saved != r->inline_saved) {
+        PyMem_Free(r->saved);
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Region *r = (Region *)self;
+    if (r->depth == r->cap) {
+        int cap = 2 * r->cap;
+        AutocastSnapshot *more = PyMem_Malloc((size_t)cap * sizeof *more);
+        if (!more) {
+            return PyErr_NoMemory();
+        }
+        memcpy(more, r->saved, (size_t)r->depth * sizeof *more);
+        if (r->saved != r->inline_saved) {
+            PyMem_Free(r->saved);
+        }
+        r->saved = more;
+        r->cap = cap;
+    }
+    AutocastDevice device = (AutocastDevice)r->device;
+    r->saved[r->depth++] = amp_autocast_snapshot(device);
+    amp_autocast_set_enabled(device, r->enabled);
+    amp_autocast_set_dtype(device, r->dtype);
+    amp_autocast_increment_nesting();
+    amp_autocast_set_cache_enabled(r->cache);
+    return Py_NewRef(self);
+}
+
+static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n)) {
+    Region *r = (Region *)self;
+    if (r->depth == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "this autocast instance is left without having been entered");
+        return NULL;
+    }
+    if (amp_autocast_decrement_nesting() == 0) {
+        clear_cache();
+    }
+    amp_autocast_restore(r->saved[--r->depth]);
+    Py_RETURN_FALSE;
+}
+
+/* instance(func): a wrapper that runs func inside the region; made in Python, because functools knows how. */
+static PyObject *region_call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    PyObject *module = PyImport_ImportModule("ampnative.amp.autocast_mode");
+    PyObject *decorate = module ? PyObject_GetAttrString(module, "autocast_decorator") : NULL;
+    PyObject *result = NULL;
+    if (decorate) {
+        if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs)) || !PyCallable_Check(PyTuple_GET_ITEM(args, 0)) ||
+            tensor_check(PyTuple_GET_ITEM(args, 0))) {
+            PyErr_SetString(PyExc_TypeError, "autocast as a decorator requires a callable: write `@autocast(...)` above a function, or `with autocast(...):` around the code");
+        } else {
+            result = PyObject_CallFunctionObjArgs(decorate, self, PyTuple_GET_ITEM(args, 0), NULL);
+        }
+    }
+    Py_XDECREF(decorate);
+    Py_XDECREF(module);
+    return result;
+}
+
+static PyObject *region_get_device(PyObject *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(((Region *)self)->device_text);
+}
+
+static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
+    return dtype_object(((Region *)self)->dtype);
+}
+
+static PyObject *region_get_enabled(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Region *)self)->enabled);
+}
+
+static PyObject *region_get_cache(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Region *)self)->cache);
+}
+
+static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Region *r = (Region *)self;
+    return Py_BuildValue("(O(ONOO))", (PyObject *)Py_TYPE(self), r->device_text, dtype_object(r->dtype), r->enabled ? Py_True : Py_False,
+                         r->cache ? Py_True : Py_False);
+}
+
+static int region_type_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"__enter__", region_enter, METH_NOARGS, "Saves the thread's state and switches to this region's."},
+        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, "Restores what the matching __enter__ saved; exceptions propagate."},
+        {"__reduce__", region_reduce, METH_NOARGS, NULL},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef getset[] = {
+        {"device", region_get_device, NULL, "The device type as given.", NULL},
+        {"fast_dtype", region_get_dtype, NULL, "The region's dtype.", NULL},
+        {"_enabled", region_get_enabled, NULL, "Whether the region switches autocast on.", NULL},
+        {"_cache_enabled", region_get_cache, NULL, "Whether weight casts are kept.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMemberDef members[] = {
+        {"__dictoffset__", T_PYSSIZET, offsetof(Region, dict), READONLY, NULL},
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(Region, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, region_new},
+        {Py_tp_init, region_init},
+        {Py_tp_dealloc, region_dealloc},
+        {Py_tp_traverse, region_traverse},
+        {Py_tp_clear, region_clear},
+        {Py_tp_call, region_call},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, getset},
+        {Py_tp_members, members},
+        {Py_tp_doc, "autocast(device_type, dtype=None, enabled=True, cache_enabled=None)\n--\n\n"
+                    "Inside `with autocast(...)`, listed ops run in the region's 16-bit dtype or in float32 as their policy says.\n"
+                    "Also a decorator. State is per thread; regions nest; an instance may be entered again while it is entered.\n\n"
+                    "device_type: \"cpu\" or \"cuda\". dtype: None takes the current one (cpu bfloat16, cuda float16). cache_enabled: keep the\n"
+                    "casts of float32 leaf weights until the outermost region is left; None takes the current setting."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "ampnative.amp.autocast_mode.autocast",
+        .basicsize = sizeof(Region),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (!type) {
+        return -1;
+    }
+    type->tp_vectorcall = region_vectorcall;
+    int failed = PyModule_AddObjectRef(module, "autocast", (PyObject *)type);
+    Py_DECREF(type);
+    return failed;
+}
+
+int autocast_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL, "is_autocast_enabled(device_type='cuda')\n--\n\nWhether autocast is on in this thread."},
+        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL, "set_autocast_enabled(device_type, enabled)\n\nSwitches autocast in this thread without a region."},
+        {"get_autocast_dtype", get_dtype, METH_O, "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
+        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL, "set_autocast_dtype(device_type, dtype)\n\nSets that dtype; any dtype is accepted."},
+        {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, "is_autocast_cache_enabled()\n--\n\nWhether weight casts are kept."},
+        {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "set_autocast_cache_enabled(enabled, /)\n--\n\nSwitches the keeping of weight casts in this thread."},
+        {"autocast_increment_nesting", increment, METH_NOARGS, "autocast_increment_nesting()\n--\n\nRaises this thread's depth of regions and returns it."},
+        {"autocast_decrement_nesting", decrement, METH_NOARGS, "autocast_decrement_nesting()\n--\n\nLowers the depth and returns it; it may go negative."},
+        {"clear_autocast_cache", clear, METH_NOARGS, "clear_autocast_cache()\n--\n\nDrops all kept weight casts of the process."},
+        {"is_autocast_available", is_available, METH_O, "is_autocast_available(device_type, /)\n--\n\nWhether the device type has autocast."},
+        {NULL, NULL, 0, NULL},
+    };
+    kw_device_type = PyUnicode_InternFromString("device_type");
+    kw_dtype = PyUnicode_InternFromString("dtype");
+    kw_enabled = PyUnicode_InternFromString("enabled");
+    kw_cache_enabled = PyUnicode_InternFromString("cache_enabled");
+    text_cuda = PyUnicode_InternFromString("cuda");
+    if (!kw_device_type || !kw_dtype || !kw_enabled || !kw_cache_enabled || !text_cuda) {
+        return -1;
+    }
+    return PyModule_AddFunctions(module, methods) < 0 || region_type_init(module) < 0 ? -1 : 0;
+}

@@ -1,0 +1,37 @@
+/* What class functions (run_<CLASS>) use. A class function checks shapes and dtypes, gets its results from result_new and calls one
+ * backend slot; composites call other ops and store the result. */
+#ifndef AMP_CLASSES_H
+#define AMP_CLASSES_H
+#include "run_op.h"
+
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) int run_##cls(OpCall *c);
+#include "../core/ops.def"
+#undef OP
+
+/* How far out= or the in-place target may share memory with the inputs while the kernel runs. */
+typedef enum Aliasing { ALIAS_ELEMENTWISE, ALIAS_NEVER } Aliasing;
+
+/* A tensor to write result i into, stored in c->result[i]: the given output where shape, dtype and overlap allow it, else a new one that
+ * run_op copies over afterwards. Raises for a target that cannot take the result. Borrowed, or NULL. */
+Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, int device, Aliasing aliasing);
+/* Stores a finished tensor (reference taken over; NULL = failed) as the result. 0 or -1. */
+int result_set(OpCall *c, Tensor *t);
+
+/* The device of all tensor arguments; 0-dim CPU tensors may join any. -1 with RuntimeError. */
+int common_device(const OpCall *c);
+/* t converted by the copy slot, not recorded; t itself if it has the dtype. New reference. */
+Tensor *raw_cast(Tensor *t, int dtype);
+Tensor *raw_contiguous(Tensor *t);
+/* dst <- src by the copy slot (same shape). 0 or -1. */
+int raw_copy(View *dst, const View *src);
+int raw_fill(Tensor *t, Number value);
+Number number_int(int64_t i);
+Number number_float(double f);
+
+/* View v as if broadcast to (ndim, shape): strides go to the caller's array. The shapes are known to be compatible. */
+View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides);
+
+int dims_mask(const Arg *arg, int ndim, uint64_t *mask); /* int[]? / int / absent -> bit mask; empty or None: all */
+#define AMP_BACKEND_SLOT(device, slot) (amp_backend[device] ? amp_backend[device]->slot : NULL)
+int run_copy_recorded(Tensor *dst, Tensor *src);
+#endif

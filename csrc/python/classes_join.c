@@ -1,0 +1,468 @@
+/* Copies, joins, indexing by tensors, triangles. */
+#include <string.h>
+
+#include "classes.h"
+
+int run_CLONE(OpCall *c) {
+    Tensor *t = c->arg[0].t;
+    Tensor *out = result_new(c, 0, t->v.ndim, t->v.shape, t->v.dtype, t->v.device, ALIAS_NEVER);
+    return out ? raw_copy(&out->v, &t->v) : -1;
+}
+
+int run_CONTIGUOUS(OpCall *c) {
+    Tensor *t = c->arg[0].t;
+    return result_set(c, t->v.layout & LAYOUT_CONTIGUOUS ? (Tensor *)Py_NewRef(t) : call_clone(t));
+}
+
+int run_TO_COPY(OpCall *c) {
+    Tensor *t = c->arg[0].t;
+    int dtype = c->arg[1].kind == ARG_DTYPE ? (int)c->arg[1].i : t->v.dtype;
+    int device = c->arg[2].kind == ARG_DEVICE ? (int)c->arg[2].i : t->v.device;
+    if (device_require(device) < 0) {
+        return -1;
+    }
+    Tensor *out = tensor_new(t->v.ndim, t->v.shape, dtype, device);
+    return result_set(c, out) < 0 ? -1 : raw_copy(&out->v, &t->v); /* emulated cuda: both memories are the host's */
+}
+
+/* Writes `from` (broadcast) over the in-place target. */
+static int overwrite(OpCall *c, Tensor *from) {
+    Tensor *to = c->out;
+    int64_t joined[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
+    memcpy(joined, to->v.shape, (size_t)to->v.ndim * sizeof *joined);
+    int nd = amp_broadcast_shapes(to->v.ndim, to->v.shape, from->v.ndim, from->v.shape, joined);
+    if (nd != to->v.ndim || memcmp(joined, to->v.shape, (size_t)nd * sizeof *joined)) {
+        PyObject *a = tensor_describe(to), *b = tensor_describe(from);
+        if (a && b) {
+            PyErr_Format(PyExc_RuntimeError, "The expanded size of the tensor must match the existing size: a %U cannot be written to a %U", b, a);
+        }
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        return -1;
+    }
+    if (amp_has_internal_overlap(&to->v)) {
+        return amp_raise(AMP_OVERLAP, c->row->name);
+    }
+    View v = broadcast_view(&from->v, to->v.ndim, to->v.shape, strides);
+    Tensor *apart = NULL;
+    if (to->v.device == from->v.device && amp_ranges_meet(&to->v, &from->v) && to->v.data != from->v.data) {
+        apart = tensor_new(from->v.ndim, from->v.shape, from->v.dtype, from->v.device);
+        if (!apart || raw_copy(&apart->v, &from->v) < 0) {
+            Py_XDECREF(apart);
+            return -1;
+        }
+        v = broadcast_view(&apart->v, to->v.ndim, to->v.shape, strides);
+    }
+    int failed = raw_copy(&to->v, &v);
+    Py_XDECREF(apart);
+    return failed < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(to));
+}
+
+int run_COPY(OpCall *c) {
+    return overwrite(c, c->arg[1].t);
+}
+
+int run_FILL(OpCall *c) {
+    if (c->arg[1].t->v.ndim) {
+        PyErr_Format(PyExc_RuntimeError, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.", c->arg[1].t->v.ndim);
+        return -1;
+    }
+    return overwrite(c, c->arg[1].t);
+}
+
+int run_ZERO(OpCall *c) {
+    if (amp_has_internal_overlap(&c->out->v)) {
+        return amp_raise(AMP_OVERLAP, c->row->name);
+    }
+    return raw_fill(c->out, number_int(0)) < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(c->out));
+}
+
+/* A 1-d tensor without elements joins anything, as in PyTorch. */
+static bool skipped(const Tensor *t) {
+    return t->v.ndim == 1 && t->v.shape[0] == 0;
+}
+
+int run_CAT(OpCall *c) {
+    int n = c->arg[0].n;
+    Tensor *const *t = c->arg[0].ts;
+    if (n == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "cat(): expected a non-empty list of Tensors");
+        return -1;
+    }
+    const Tensor *model = t[0];
+    for (int i = 0; i < n; i++) {
+        if (t[i]->v.ndim == 0) {
+            PyErr_Format(PyExc_RuntimeError, "zero-dimensional tensor (at position %d) cannot be concatenated: use stack", i);
+            return -1;
+        }
+        model = skipped(model) ? t[i] : model;
+    }
+    int dim = wrap_dim(c->arg[1].i, model->v.ndim), device = common_device(c);
+    if (dim < 0 || device < 0) {
+        return -1;
+    }
+    int64_t shape[AMP_MAX_DIMS];
+    memcpy(shape, model->v.shape, (size_t)model->v.ndim * sizeof *shape);
+    shape[dim] = 0;
+    for (int i = 0; i < n; i++) {
+        if (skipped(t[i])) {
+            continue;
+        }
+        for (int d = 0; d < model->v.ndim || t[i]->v.ndim != model->v.ndim; d++) {
+            if (t[i]->v.ndim != model->v.ndim || (d != dim && t[i]->v.shape[d] != shape[d])) {
+                PyErr_Format(PyExc_RuntimeError,
+                             "Sizes of tensors must match except in dimension %d. Expected the sizes of the first tensor, but tensor number %d differs (Tensors must have same number of dimensions)",
+                             dim, i);
+                return -1;
+            }
+        }
+        shape[dim] += t[i]->v.shape[dim];
+    }
+    int dtype = t[0]->v.dtype;
+    for (int i = 1; i < n; i++) {
+        dtype = amp_promote_dtypes(dtype, t[i]->v.dtype);
+    }
+    Tensor *out = result_new(c, 0, model->v.ndim, shape, dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    View part = out->v;
+    int64_t sizes[AMP_MAX_DIMS];
+    memcpy(sizes, shape, (size_t)model->v.ndim * sizeof *sizes);
+    part.shape = sizes;
+    part.layout = 0;
+    for (int i = 0; i < n; i++) {
+        if (skipped(t[i])) {
+            continue;
+        }
+        sizes[dim] = t[i]->v.shape[dim];
+        part.numel = t[i]->v.numel;
+        if (raw_copy(&part, &t[i]->v) < 0) {
+            return -1;
+        }
+        part.data += sizes[dim] * out->v.stride[dim] * (int64_t)amp_itemsize(dtype);
+    }
+    return 0;
+}
+
+int run_STACK(OpCall *c) {
+    int n = c->arg[0].n;
+    if (n == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "stack expects a non-empty TensorList");
+        return -1;
+    }
+    Tensor *const *t = c->arg[0].ts;
+    for (int i = 1; i < n; i++) {
+        if (t[i]->v.ndim != t[0]->v.ndim || memcmp(t[i]->v.shape, t[0]->v.shape, (size_t)t[0]->v.ndim * sizeof(int64_t))) {
+            PyObject *a = tensor_describe(t[0]), *b = tensor_describe(t[i]);
+            if (a && b) {
+                PyErr_Format(PyExc_RuntimeError, "stack expects each tensor to be equal size, but got a %U at entry 0 and a %U at entry %d", a, b, i);
+            }
+            Py_XDECREF(a);
+            Py_XDECREF(b);
+            return -1;
+        }
+    }
+    int dim = wrap_dim(c->arg[1].i, t[0]->v.ndim + 1);
+    Tensor **wide = dim < 0 ? NULL : PyMem_Calloc((size_t)n, sizeof *wide), *result = NULL;
+    if (!wide) {
+        return dim < 0 ? -1 : (PyErr_NoMemory(), -1);
+    }
+    int made = 0;
+    while (made < n && (wide[made] = call_unsqueeze(t[made], dim))) {
+        made++;
+    }
+    if (made == n) {
+        Arg arg[MAX_ARGS] = {{.kind = ARG_TENSORS, .n = n, .ts = wide}, arg_int(dim)};
+        result = run_op_tensor(OP_cat, arg);
+    }
+    for (int i = 0; i < made; i++) {
+        Py_DECREF(wide[i]);
+    }
+    PyMem_Free(wide);
+    return result_set(c, result);
+}
+
+static int check_index(const OpCall *c, const Tensor *index) {
+    if (index->v.dtype == AMP_INT64) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int64 for index, got %s", c->row->name, amp_dtype_info[index->v.dtype].name);
+    return -1;
+}
+
+int run_GATHER(OpCall *c) {
+    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    if (dim < 0 || check_index(c, index) < 0) {
+        return -1;
+    }
+    if (in->v.ndim != index->v.ndim) {
+        PyErr_SetString(PyExc_RuntimeError, "Index tensor must have the same number of dimensions as input tensor");
+        return -1;
+    }
+    for (int d = 0; d < in->v.ndim; d++) {
+        if (d != dim && index->v.shape[d] > in->v.shape[d]) {
+            PyErr_Format(PyExc_RuntimeError, "Size does not match at dimension %d: expected index size to be no larger than self's apart from dimension %d", d, dim);
+            return -1;
+        }
+    }
+    Tensor *out = result_new(c, 0, index->v.ndim, index->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    if (in->v.ndim == 0) {
+        return raw_copy(&out->v, &in->v);
+    }
+    Call call = {.op = OP_gather, .nin = 2, .nout = 1, .in = {&in->v, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
+    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, out->v.numel * 16, c->row->name);
+}
+
+int run_SCATTER_ADD(OpCall *c) {
+    Tensor *in = c->arg[0].t, *index = c->arg[2].t, *src = c->arg[3].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    if (dim < 0 || check_index(c, index) < 0) {
+        return -1;
+    }
+    if (src->v.dtype != in->v.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got %s and %s", amp_dtype_info[in->v.dtype].name,
+                     amp_dtype_info[src->v.dtype].name);
+        return -1;
+    }
+    bool fits = in->v.ndim == index->v.ndim && src->v.ndim == index->v.ndim && in->v.ndim > 0;
+    for (int d = 0; fits && d < in->v.ndim; d++) {
+        fits = index->v.shape[d] <= src->v.shape[d] && (d == dim || index->v.shape[d] <= in->v.shape[d]);
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_RuntimeError, "scatter_add_(): Expected index to be no larger than self apart from the scattered dimension and to be no larger than src, with equal numbers of dimensions of at least 1");
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
+    if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
+        return -1;
+    }
+    View part = src->v; /* only the leading block that index covers takes part */
+    part.shape = index->v.shape;
+    part.numel = index->v.numel;
+    part.layout = 0;
+    Call call = {.op = OP_scatter_add, .nin = 2, .nout = 1, .in = {&part, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
+    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, index->v.numel * 16, c->row->name);
+}
+
+int run_INDEX_SELECT(OpCall *c) {
+    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    if (dim < 0) {
+        return -1;
+    }
+    if (index->v.ndim > 1 || !amp_is_integral(index->v.dtype) || index->v.dtype == AMP_BOOL) {
+        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector of integers, got a %d-D tensor of %s", index->v.ndim,
+                     amp_dtype_info[index->v.dtype].name);
+        return -1;
+    }
+    int64_t one = index->v.numel;
+    Tensor *wide = call_cast(index, AMP_INT64), *line = wide ? call_reshape(wide, 1, &one) : NULL, *result = NULL;
+    if (line) {
+        Arg arg[MAX_ARGS] = {arg_tensor(in), {.kind = ARG_TENSORS, .n = 1, .ts = &line}, arg_int(dim), arg_int(1)};
+        result = run_op_tensor(OP_index, arg);
+    }
+    Py_XDECREF(wide);
+    Py_XDECREF(line);
+    return result_set(c, result);
+}
+
+/* ---- advanced indexing ----
+ *
+ * indices: k int64 tensors for the dimensions first_dim .. first_dim + k - 1 of input (indexing.c has moved them there), broadcast to one
+ * shape B. Result: adjacent: (before..., B..., after...), else (B..., before..., after...). The slot wants the indexed dimensions first
+ * and gives (B..., rest...); both are permuted views of what the caller sees. */
+typedef struct IndexPlan {
+    int k, first, nb, nrest;
+    int64_t shape[AMP_MAX_DIMS];                                /* of the result as the caller sees it */
+    int64_t source_shape[AMP_MAX_DIMS], source_stride[AMP_MAX_DIMS];
+    int64_t batch[AMP_MAX_DIMS];
+    int64_t index_stride[8][AMP_MAX_DIMS];
+    View source, index[8];
+    const View *list[8];
+} IndexPlan;
+
+static int plan_index(const OpCall *c, const View *in, const Arg *indices, int first, bool adjacent, IndexPlan *p) {
+    p->k = indices->n;
+    p->first = first;
+    if (p->k < 1 || p->k > 8 || first + p->k > in->ndim) {
+        PyErr_Format(PyExc_IndexError, "too many indices: 1 to 8 index tensors for the %d dimensions of the tensor, got %d", in->ndim, p->k);
+        return -1;
+    }
+    p->nb = 0;
+    for (int i = 0; i < p->k; i++) {
+        int64_t joined[AMP_MAX_DIMS];
+        if (check_index(c, indices->ts[i]) < 0) {
+            return -1;
+        }
+        memcpy(joined, p->batch, (size_t)p->nb * sizeof *joined);
+        int nb = amp_broadcast_shapes(p->nb, p->batch, indices->ts[i]->v.ndim, indices->ts[i]->v.shape, joined);
+        if (nb < 0) {
+            PyErr_SetString(PyExc_IndexError, "shape mismatch: indexing tensors could not be broadcast together");
+            return -1;
+        }
+        p->nb = nb;
+        memcpy(p->batch, joined, (size_t)nb * sizeof *joined);
+    }
+    p->source = *in;
+    p->source.shape = p->source_shape;
+    p->source.stride = p->source_stride;
+    p->source.layout = 0;
+    int n = 0;
+    for (int d = first; d < first + p->k; d++, n++) {
+        p->source_shape[n] = in->shape[d];
+        p->source_stride[n] = in->stride[d];
+    }
+    for (int d = 0; d < in->ndim; d++) {
+        if (d < first || d >= first + p->k) {
+            p->source_shape[n] = in->shape[d];
+            p->source_stride[n++] = in->stride[d];
+        }
+    }
+    p->nrest = in->ndim - p->k;
+    int before = adjacent ? first : 0;
+    memcpy(p->shape, p->source_shape + p->k, (size_t)before * sizeof(int64_t));
+    memcpy(p->shape + before, p->batch, (size_t)p->nb * sizeof(int64_t));
+    memcpy(p->shape + before + p->nb, p->source_shape + p->k + before, (size_t)(p->nrest - before) * sizeof(int64_t));
+    for (int i = 0; i < p->k; i++) {
+        p->index[i] = broadcast_view(&indices->ts[i]->v, p->nb, p->batch, p->index_stride[i]);
+        p->list[i] = &p->index[i];
+    }
+    return 0;
+}
+
+/* v, which the caller sees as p->shape, with the batch dimensions first. */
+static View batch_first(const IndexPlan *p, const View *v, bool adjacent, int64_t *shape, int64_t *stride) {
+    int before = adjacent ? p->first : 0, n = 0;
+    View out = *v;
+    for (int d = before; d < before + p->nb; d++, n++) {
+        shape[n] = v->shape[d];
+        stride[n] = v->stride[d];
+    }
+    for (int d = 0; d < v->ndim; d++) {
+        if (d < before || d >= before + p->nb) {
+            shape[n] = v->shape[d];
+            stride[n++] = v->stride[d];
+        }
+    }
+    out.shape = shape;
+    out.stride = stride;
+    out.layout = 0;
+    return out;
+}
+
+int run_INDEX(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    bool adjacent = c->arg[3].i != 0;
+    IndexPlan p;
+    if (plan_index(c, &in->v, &c->arg[1], (int)c->arg[2].i, adjacent, &p) < 0) {
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, p.nb + p.nrest, p.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    int64_t shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS];
+    View to = batch_first(&p, &out->v, adjacent, shape, stride);
+    Call call = {.op = OP_index, .nin = 1, .nout = 1, .in = {&p.source}, .out = {&to}, .list = p.list, .nlist = p.k};
+    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index), &call, out->v.numel * 16, "index");
+}
+
+int run_INDEX_PUT(OpCall *c) {
+    Tensor *in = c->arg[0].t, *values = c->arg[2].t;
+    bool adjacent = c->arg[4].i != 0;
+    IndexPlan p;
+    if (values->v.dtype != in->v.dtype && !(values->flags & TENSOR_WRAPPED)) {
+        PyErr_Format(PyExc_RuntimeError, "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
+                     amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
+    if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
+        return -1;
+    }
+    if (plan_index(c, &out->v, &c->arg[1], (int)c->arg[3].i, adjacent, &p) < 0) {
+        return -1;
+    }
+    int64_t joined[AMP_MAX_DIMS], strides[AMP_MAX_DIMS], shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS];
+    int nd = p.nb + p.nrest;
+    memcpy(joined, p.shape, (size_t)nd * sizeof *joined);
+    int got = amp_broadcast_shapes(nd, p.shape, values->v.ndim, values->v.shape, joined);
+    if (got != nd || memcmp(joined, p.shape, (size_t)nd * sizeof *joined)) {
+        PyErr_SetString(PyExc_RuntimeError, "shape mismatch: value tensor cannot be broadcast to indexing result");
+        return -1;
+    }
+    Tensor *same = raw_cast(values, in->v.dtype);
+    if (!same) {
+        return -1;
+    }
+    View wide = broadcast_view(&same->v, nd, p.shape, strides), from = batch_first(&p, &wide, adjacent, shape, stride);
+    Call call = {.op = OP_index_put, .nin = 1, .nout = 1, .in = {&from}, .out = {&p.source}, .list = p.list, .nlist = p.k, .nnum = 1,
+                 .num = {number_int(c->arg[5].i)}};
+    int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index_put), &call, wide.numel * 16, "index_put");
+    Py_DECREF(same);
+    return failed;
+}
+
+int run_NONZERO(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    int64_t count = 0;
+    Call call = {.op = OP_nonzero, .nin = 1, .in = {&in->v}, .extra = &count};
+    if (run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, nonzero), &call, in->v.numel * 8, "nonzero") < 0) {
+        return -1;
+    }
+    int64_t shape[2] = {count, in->v.ndim};
+    Tensor *out = result_new(c, 0, 2, shape, AMP_INT64, in->v.device, ALIAS_NEVER);
+    if (!out || out->v.numel == 0) {
+        return out ? 0 : -1;
+    }
+    call.nout = 1;
+    call.out[0] = &out->v;
+    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, nonzero), &call, in->v.numel * 8, "nonzero");
+}
+
+int run_NONZERO_TUPLE(OpCall *c) {
+    Tensor *all = call_unary(OP_nonzero, c->arg[0].t);
+    if (!all) {
+        return -1;
+    }
+    PyObject *tuple = PyTuple_New(all->v.shape[1]);
+    for (int64_t d = 0; tuple && d < all->v.shape[1]; d++) {
+        Arg arg[MAX_ARGS] = {arg_tensor(all), arg_int(1), arg_int(d)};
+        Tensor *column = run_op_tensor(OP_select, arg);
+        if (!column) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, d, (PyObject *)column);
+    }
+    Py_DECREF(all);
+    c->object = tuple;
+    return tuple ? 0 : -1;
+}
+
+int run_TRIANGLE(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    if (in->v.ndim < 2) {
+        PyErr_Format(PyExc_RuntimeError, "%s: input tensor must have at least 2 dimensions", c->row->name);
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .nnum = 1, .num = {c->arg[1].num}};
+    return out ? run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, arrange), &call, in->v.numel * 8, c->row->name) : -1;
+}
+
+int run_FLIP(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    uint64_t mask;
+    if (dims_mask(&c->arg[1], in->v.ndim, &mask) < 0) {
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    Call call = {.op = OP_flip, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .dims = c->arg[1].n ? mask : 0};
+    return out ? run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, arrange), &call, in->v.numel * 8, c->row->name) : -1;
+}

@@ -1,0 +1,327 @@
+/* UNARY, BINARY, TERNARY and their relatives: broadcast, promote, one slot call. */
+#include <math.h>
+#include <string.h>
+
+#include "classes.h"
+
+/* The op's numbers in signature order; optional ones may be absent. */
+static void fill_numbers(const OpCall *c, Call *call) {
+    for (int i = 0; i < c->row->nparams; i++) {
+        const Arg *a = &c->arg[i];
+        const Param *p = &c->row->param[i];
+        if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS || p->kind == ARG_ANY || p->kind == ARG_DTYPE || call->nnum == AMP_MAX_NUM) {
+            continue;
+        }
+        Number *n = &call->num[call->nnum++];
+        *n = a->kind == ARG_NONE ? (Number){.kind = NUMBER_NONE} : a->num;
+        if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
+            *n = number_int(!strcmp(a->s, "tanh"));
+        }
+    }
+}
+
+static int bool_refused(const OpCall *c, const char *cure) {
+    PyErr_Format(PyExc_RuntimeError, "%s of bool tensors is not supported. %s", c->row->name, cure);
+    return -1;
+}
+
+static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *out) {
+    int dtype = in->v.dtype;
+    *compute = *out = dtype;
+    switch ((DTypeRule)c->row->rule) {
+    case RULE_FLOAT:
+        if (amp_is_integral(dtype)) {
+            *compute = *out = amp_state.default_dtype;
+        }
+        break;
+    case RULE_BOOL:
+        *out = AMP_BOOL;
+        break;
+    case RULE_OWN: /* clamp: a float bound makes an integer tensor float */
+        for (int i = 1; i <= 2; i++) {
+            if (c->arg[i].kind == ARG_NUMBER && c->arg[i].num.kind == NUMBER_FLOAT && amp_is_integral(dtype)) {
+                *compute = *out = amp_state.default_dtype;
+            }
+        }
+        if (c->arg[1].kind == ARG_NONE && c->arg[2].kind == ARG_NONE) {
+            PyErr_SetString(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
+            return -1;
+        }
+        break;
+    default:
+        break;
+    }
+    if (c->row->op == OP_abs && amp_is_complex(dtype)) {
+        *out = dtype == AMP_COMPLEX64 ? AMP_FLOAT32 : AMP_FLOAT64;
+    }
+    if (dtype == AMP_BOOL && c->row->op == OP_neg) {
+        return bool_refused(c, "Use logical_not() or the ~ operator instead.");
+    }
+    if (c->row->op == OP_bitwise_not && !amp_is_integral(dtype)) {
+        PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not %s", amp_dtype_info[dtype].name);
+        return -1;
+    }
+    return 0;
+}
+
+int run_UNARY(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    int compute, dtype;
+    if (unary_dtypes(c, in, &compute, &dtype) < 0) {
+        return -1;
+    }
+    if (c->row->op == OP_gelu && strcmp(c->arg[1].s, "none") && strcmp(c->arg[1].s, "tanh")) {
+        PyErr_Format(PyExc_RuntimeError, "approximate argument must be either 'none' or 'tanh', not '%s'", c->arg[1].s);
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_ELEMENTWISE);
+    if (!out) {
+        return -1;
+    }
+    Tensor *x = raw_cast(in, compute);
+    if (!x) {
+        return -1;
+    }
+    Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&x->v}, .out = {&out->v}};
+    fill_numbers(c, &call);
+    int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, unary), &call, out->v.numel * 16, c->row->name);
+    Py_DECREF(x);
+    return failed;
+}
+
+/* F.relu(x, inplace=True) and kin: the flag chooses the variant. */
+int run_INPLACE_FLAG(OpCall *c) {
+    Arg arg[MAX_ARGS] = {c->arg[0]};
+    PyObject *result = run_op(&amp_rows[OP_relu], arg, c->arg[1].i != 0);
+    return result_set(c, (Tensor *)result);
+}
+
+/* Operand t in the dtype that the kernel computes in. 16 bits: a 0-dim operand of another dtype takes part unrounded, as fp32. */
+static Tensor *operand(Tensor *t, int dtype) {
+    if (t->v.dtype == dtype) {
+        return (Tensor *)Py_NewRef(t);
+    }
+    bool scalar = t->v.ndim == 0;
+    return raw_cast(t, scalar && amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype);
+}
+
+static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shape) {
+    int ndim = t[0]->v.ndim;
+    memcpy(shape, t[0]->v.shape, (size_t)ndim * sizeof *shape);
+    for (int i = 1; i < n; i++) {
+        int64_t joined[AMP_MAX_DIMS];
+        memcpy(joined, shape, sizeof joined);
+        int nd = amp_broadcast_shapes(ndim, shape, t[i]->v.ndim, t[i]->v.shape, joined);
+        if (nd < 0) {
+            for (int k = 1; k <= ndim && k <= t[i]->v.ndim; k++) {
+                int64_t a = shape[ndim - k], b = t[i]->v.shape[t[i]->v.ndim - k];
+                if (a != b && a != 1 && b != 1) {
+                    int largest = ndim > t[i]->v.ndim ? ndim : t[i]->v.ndim;
+                    PyErr_Format(PyExc_RuntimeError,
+                                 "%s: The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d", c->row->name,
+                                 (long long)a, (long long)b, largest - k);
+                    break;
+                }
+            }
+            return -1;
+        }
+        ndim = nd;
+        memcpy(shape, joined, (size_t)ndim * sizeof *shape);
+    }
+    return ndim;
+}
+
+static bool same_shape(const Tensor *a, const Tensor *b) {
+    return a->v.ndim == b->v.ndim && !memcmp(a->v.shape, b->v.shape, (size_t)a->v.ndim * sizeof(int64_t));
+}
+
+/* Broadcasts, casts and calls: dtype[i] is what operand i is computed in, out_dtype the result's. */
+static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, Slot slot) {
+    int64_t shape[AMP_MAX_DIMS], strides[3][AMP_MAX_DIMS];
+    Tensor *x[3] = {NULL, NULL, NULL};
+    View view[3];
+    int failed = -1;
+    int ndim = broadcast_all(c, n, t, shape), device = common_device(c);
+    if (ndim < 0 || device < 0) {
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, ndim, shape, out_dtype, device, ALIAS_ELEMENTWISE);
+    if (!out) {
+        return -1;
+    }
+    Call call = {.op = c->row->op, .nin = (uint8_t)n, .nout = 1, .out = {&out->v}};
+    for (int i = 0; i < n; i++) {
+        if (!(x[i] = operand(t[i], dtype[i]))) {
+            goto done;
+        }
+        if (same_shape(x[i], out)) {
+            call.in[i] = &x[i]->v;
+        } else {
+            view[i] = broadcast_view(&x[i]->v, ndim, out->v.shape, strides[i]);
+            call.in[i] = &view[i];
+        }
+    }
+    fill_numbers(c, &call);
+    failed = run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
+done:
+    for (int i = 0; i < n; i++) {
+        Py_XDECREF(x[i]);
+    }
+    return failed;
+}
+
+static bool is_bitwise(int op) {
+    return op == OP_bitwise_and || op == OP_bitwise_or || op == OP_bitwise_xor || op == OP_bitwise_left_shift || op == OP_bitwise_right_shift;
+}
+
+static int binary_dtype_checks(const OpCall *c, int common) {
+    int op = c->row->op;
+    if ((op == OP_sub || op == OP_rsub) && common == AMP_BOOL) {
+        return bool_refused(c, "Subtraction with two bool tensors: use the bitwise_xor() or logical_xor() function instead.");
+    }
+    if (is_bitwise(op) && !amp_is_integral(common)) {
+        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it works on integer and bool tensors", c->row->name,
+                     amp_dtype_info[common].name);
+        return -1;
+    }
+    if ((op == OP_add || op == OP_sub || op == OP_rsub) && c->arg[2].kind == ARG_NUMBER) {
+        NumberKind kind = (NumberKind)c->arg[2].num.kind;
+        if (kind == NUMBER_FLOAT && amp_is_integral(common)) {
+            PyErr_Format(PyExc_RuntimeError, "For integral input tensors, argument alpha must not be a floating point number");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int run_BINARY(OpCall *c) {
+    Tensor *t[2] = {c->arg[0].t, c->arg[1].t};
+    int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype : promote_tensors(2, t);
+    if (binary_dtype_checks(c, common) < 0) {
+        return -1;
+    }
+    int out = common;
+    if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
+        common = out = amp_state.default_dtype;
+    } else if (c->row->rule == RULE_BOOL) {
+        out = AMP_BOOL;
+    }
+    int dtype[2] = {common, common};
+    int device = common_device(c);
+    return device < 0 ? -1 : run_elementwise(c, 2, t, dtype, out, AMP_BACKEND_SLOT(device, binary));
+}
+
+int run_DIV_MODE(OpCall *c) {
+    OpId op = OP_div;
+    if (c->arg[2].kind == ARG_STR) {
+        if (!strcmp(c->arg[2].s, "floor")) {
+            op = OP_floor_divide;
+        } else if (!strcmp(c->arg[2].s, "trunc")) {
+            op = OP_div_trunc;
+        } else {
+            PyErr_Format(PyExc_RuntimeError, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", c->arg[2].s);
+            return -1;
+        }
+    }
+    Arg arg[MAX_ARGS] = {c->arg[0], c->arg[1], c->inplace ? (Arg){.kind = ARG_NONE} : c->arg[3]};
+    return result_set(c, (Tensor *)run_op(&amp_rows[op], arg, c->inplace));
+}
+
+int run_TERNARY(OpCall *c) {
+    Tensor *t[3] = {c->arg[0].t, c->arg[1].t, c->arg[2].t};
+    int device = common_device(c);
+    if (device < 0) {
+        return -1;
+    }
+    if (c->row->op == OP_where) {
+        if (t[0]->v.dtype != AMP_BOOL) {
+            PyErr_Format(PyExc_RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+                         amp_dtype_info[t[0]->v.dtype].name);
+            return -1;
+        }
+        int common = promote_tensors(2, t + 1);
+        Tensor *wide[3] = {t[0], NULL, NULL};
+        int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
+        wide[1] = raw_cast(t[1], common);
+        wide[2] = raw_cast(t[2], common);
+        if (wide[1] && wide[2]) {
+            failed = run_elementwise(c, 3, wide, dtype, common, AMP_BACKEND_SLOT(device, ternary));
+        }
+        Py_XDECREF(wide[1]);
+        Py_XDECREF(wide[2]);
+        return failed;
+    }
+    int common = promote_tensors(3, t);
+    if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
+        common = amp_state.default_dtype;
+    }
+    int dtype[3] = {common, common, common};
+    return run_elementwise(c, 3, t, dtype, common, AMP_BACKEND_SLOT(device, ternary));
+}
+
+int run_CLAMP_TENSOR(OpCall *c) {
+    Tensor *low = c->arg[1].kind == ARG_TENSOR ? c->arg[1].t : NULL, *high = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
+    if (!low && !high) {
+        PyErr_SetString(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
+        return -1;
+    }
+    Tensor *x = (Tensor *)Py_NewRef(c->arg[0].t);
+    if (low) {
+        Tensor *next = call_binary(OP_maximum, x, low);
+        Py_SETREF(x, next);
+    }
+    if (high && x) {
+        Tensor *next = call_binary(OP_minimum, x, high);
+        Py_SETREF(x, next);
+    }
+    return result_set(c, x);
+}
+
+int run_MASKED_FILL(OpCall *c) {
+    Tensor *t[3] = {c->arg[0].t, c->arg[1].t, c->arg[2].t};
+    int device = common_device(c);
+    if (device < 0) {
+        return -1;
+    }
+    if (t[1]->v.dtype != AMP_BOOL) {
+        PyErr_Format(PyExc_RuntimeError, "masked_fill only supports boolean masks, but got mask with dtype %s", amp_dtype_info[t[1]->v.dtype].name);
+        return -1;
+    }
+    if (t[2]->v.ndim != 0) {
+        PyErr_Format(PyExc_RuntimeError, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", t[2]->v.ndim);
+        return -1;
+    }
+    int dtype = t[0]->v.dtype;
+    if (amp_dtype_info[t[2]->v.dtype].category > amp_dtype_info[dtype].category) {
+        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow", amp_dtype_info[dtype].name);
+        return -1;
+    }
+    Tensor *value = raw_cast(t[2], dtype);
+    if (!value) {
+        return -1;
+    }
+    Tensor *number = raw_cast(t[2], AMP_FLOAT64), *back = raw_cast(value, AMP_FLOAT64);
+    double given = 0, kept = 0;
+    if (number && back) {
+        memcpy(&given, number->v.data, sizeof given);
+        memcpy(&kept, back->v.data, sizeof kept);
+    }
+    bool failed_cast = !number || !back;
+    Py_XDECREF(number);
+    Py_XDECREF(back);
+    if (failed_cast || (isfinite(given) && !isfinite(kept))) {
+        if (!failed_cast) {
+            PyObject *shown = PyFloat_FromDouble(given);
+            PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R is outside its range (finfo tells it; -inf is allowed)",
+                         amp_dtype_info[dtype].name, shown);
+            Py_XDECREF(shown);
+        }
+        Py_DECREF(value);
+        return -1;
+    }
+    Tensor *x[3] = {t[0], t[1], value};
+    int kinds[3] = {dtype, AMP_BOOL, dtype};
+    int failed = run_elementwise(c, 3, x, kinds, dtype, AMP_BACKEND_SLOT(device, ternary));
+    Py_DECREF(value);
+    return failed;
+}

@@ -1,0 +1,376 @@
+/* Products: checks of shapes and dtypes, then the gemm slot on 2-d or 3-d views. */
+#include <string.h>
+
+#include "classes.h"
+
+static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
+    if (a->v.dtype == b->v.dtype) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s: expected m1 and m2 to have the same dtype, but got: %s != %s. Cast one with .to(), or use autocast", c->row->name,
+                 amp_dtype_info[a->v.dtype].name, amp_dtype_info[b->v.dtype].name);
+    return -1;
+}
+
+static int shapes_disagree(const OpCall *c, const Tensor *a, const Tensor *b) {
+    PyObject *x = tensor_describe(a), *y = tensor_describe(b);
+    if (x && y) {
+        PyErr_Format(PyExc_RuntimeError, "%s: mat1 and mat2 shapes cannot be multiplied: %U and %U. The inner sizes must be equal", c->row->name, x, y);
+    }
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return -1;
+}
+
+static int need_ndim(const OpCall *c, const Tensor *t, int ndim, const char *which) {
+    if (t->v.ndim == ndim) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s: %s must be a %d-D tensor, got %d-D", c->row->name, which, ndim, t->v.ndim);
+    return -1;
+}
+
+/* How products of this call are formed. IEEE unless a setting says otherwise. */
+static Numerics product_numerics(void) {
+    return (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1};
+}
+
+static int product(const OpCall *c, const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha) {
+    Call call = {.op = OP_mm, .nin = 3, .nout = 1, .in = {a, b, addend}, .out = {out}, .nnum = 2, .num = {beta, alpha}, .numerics = product_numerics()};
+    int64_t k = a->shape[a->ndim - 1];
+    return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gemm), &call, out->numel * (k / 4 + 1), c->row->name);
+}
+
+static int run_matrix(OpCall *c, int ndim) {
+    Tensor *a = c->arg[0].t, *b = c->arg[1].t;
+    const char *name = c->row->name;
+    if (need_ndim(c, a, ndim, "self") < 0 || need_ndim(c, b, ndim, "mat2") < 0) {
+        return -1;
+    }
+    int device = common_device(c);
+    if (device < 0) {
+        return -1;
+    }
+    if (a->v.shape[ndim - 1] != b->v.shape[ndim - 2]) {
+        return shapes_disagree(c, a, b);
+    }
+    if (ndim == 3 && a->v.shape[0] != b->v.shape[0]) {
+        PyErr_Format(PyExc_RuntimeError, "%s: batch1 and batch2 must have the same number of batches, got %lld and %lld", name, (long long)a->v.shape[0],
+                     (long long)b->v.shape[0]);
+        return -1;
+    }
+    if (same_dtypes(c, a, b) < 0) {
+        return -1;
+    }
+    int64_t shape[3] = {a->v.shape[0], a->v.shape[1], b->v.shape[2 - (ndim == 2)]};
+    if (ndim == 2) {
+        shape[1] = b->v.shape[1];
+    } else {
+        shape[2] = b->v.shape[2];
+    }
+    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    return out ? product(c, &a->v, &b->v, NULL, &out->v, number_float(0.0), number_float(1.0)) : -1;
+}
+
+int run_MM(OpCall *c) {
+    return run_matrix(c, 2);
+}
+
+int run_BMM(OpCall *c) {
+    return run_matrix(c, 3);
+}
+
+/* A vector as a one-column or one-row matrix, and back. */
+static View as_matrix(const View *v, bool column, int64_t *dims) {
+    View m = *v;
+    dims[0] = column ? v->shape[0] : 1;
+    dims[1] = column ? 1 : v->shape[0];
+    dims[2] = column ? v->stride[0] : 0;
+    dims[3] = column ? 0 : v->stride[0];
+    m.ndim = 2;
+    m.shape = dims;
+    m.stride = dims + 2;
+    return m;
+}
+
+int run_MV(OpCall *c) {
+    Tensor *a = c->arg[0].t, *x = c->arg[1].t;
+    if (need_ndim(c, a, 2, "self") < 0 || need_ndim(c, x, 1, "vec") < 0) {
+        return -1;
+    }
+    if (a->v.shape[1] != x->v.shape[0]) {
+        PyErr_Format(PyExc_RuntimeError, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->v.shape[0], (long long)a->v.shape[0],
+                     (long long)a->v.shape[1], (long long)x->v.shape[0]);
+        return -1;
+    }
+    int device = common_device(c);
+    if (device < 0 || same_dtypes(c, a, x) < 0) {
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, 1, a->v.shape, a->v.dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    int64_t dx[4], dy[4];
+    View vx = as_matrix(&x->v, true, dx), vy = as_matrix(&out->v, true, dy);
+    return product(c, &a->v, &vx, NULL, &vy, number_float(0.0), number_float(1.0));
+}
+
+int run_DOT(OpCall *c) {
+    Tensor *a = c->arg[0].t, *b = c->arg[1].t;
+    if (a->v.ndim != 1 || b->v.ndim != 1) {
+        PyErr_Format(PyExc_RuntimeError, "1D tensors expected, but got %dD and %dD tensors", a->v.ndim, b->v.ndim);
+        return -1;
+    }
+    if (a->v.dtype != b->v.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "dot : expected both vectors to have same dtype, but found %s and %s", amp_dtype_info[a->v.dtype].name,
+                     amp_dtype_info[b->v.dtype].name);
+        return -1;
+    }
+    if (a->v.shape[0] != b->v.shape[0]) {
+        PyErr_Format(PyExc_RuntimeError, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got %lld and %lld elements respectively",
+                     (long long)a->v.shape[0], (long long)b->v.shape[0], (long long)a->v.shape[0], (long long)b->v.shape[0]);
+        return -1;
+    }
+    int device = common_device(c);
+    Tensor *out = device < 0 ? NULL : result_new(c, 0, 0, NULL, a->v.dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    int64_t da[4], db[4], one[4] = {1, 1, 1, 1};
+    View va = as_matrix(&a->v, false, da), vb = as_matrix(&b->v, true, db), vo = out->v;
+    vo.ndim = 2;
+    vo.shape = one;
+    vo.stride = one + 2;
+    return product(c, &va, &vb, NULL, &vo, number_float(0.0), number_float(1.0));
+}
+
+/* addmm, baddbmm: beta * input + alpha * (mat1 @ mat2), input broadcast. */
+int run_ADDMM(OpCall *c) {
+    Tensor *in = c->arg[0].t, *a = c->arg[1].t, *b = c->arg[2].t;
+    int ndim = c->row->op == OP_addmm ? 2 : 3;
+    if (need_ndim(c, a, ndim, "mat1") < 0 || need_ndim(c, b, ndim, "mat2") < 0) {
+        return -1;
+    }
+    if (a->v.shape[ndim - 1] != b->v.shape[ndim - 2] || (ndim == 3 && a->v.shape[0] != b->v.shape[0])) {
+        return shapes_disagree(c, a, b);
+    }
+    int device = common_device(c);
+    if (device < 0 || same_dtypes(c, a, b) < 0) {
+        return -1;
+    }
+    if (in->v.dtype != a->v.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "self and mat2 must have the same dtype, but got %s and %s", amp_dtype_info[in->v.dtype].name,
+                     amp_dtype_info[b->v.dtype].name);
+        return -1;
+    }
+    int64_t shape[3] = {a->v.shape[0], ndim == 2 ? b->v.shape[1] : a->v.shape[1], b->v.shape[ndim - 1]}, joined[AMP_MAX_DIMS];
+    memcpy(joined, shape, sizeof shape);
+    int nd = amp_broadcast_shapes(ndim, shape, in->v.ndim, in->v.shape, joined);
+    if (nd != ndim || memcmp(joined, shape, (size_t)ndim * sizeof *shape)) {
+        PyObject *text = tensor_describe(in);
+        if (text) {
+            PyErr_Format(PyExc_RuntimeError, "%s: The expanded size of the tensor must match the product's size: input is a %U", c->row->name, text);
+            Py_DECREF(text);
+        }
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    int64_t strides[AMP_MAX_DIMS];
+    View addend = broadcast_view(&in->v, ndim, out->v.shape, strides);
+    return product(c, &a->v, &b->v, &addend, &out->v, c->arg[3].num, c->arg[4].num);
+}
+
+int run_ADDMV(OpCall *c) {
+    Tensor *x = call_unsqueeze(c->arg[2].t, 1), *in = call_unsqueeze(c->arg[0].t, c->arg[0].t->v.ndim ? -1 : 0), *result = NULL;
+    if (x && in) {
+        Arg arg[MAX_ARGS] = {arg_tensor(in), arg_tensor(c->arg[1].t), arg_tensor(x), c->arg[3], c->arg[4]};
+        Tensor *column = run_op_tensor(OP_addmm, arg);
+        result = column ? call_reshape(column, 1, &column->v.shape[0]) : NULL;
+        Py_XDECREF(column);
+    }
+    Py_XDECREF(x);
+    Py_XDECREF(in);
+    return result_set(c, result);
+}
+
+int run_OUTER(OpCall *c) {
+    Tensor *a = c->arg[0].t, *b = c->arg[1].t;
+    if (need_ndim(c, a, 1, "self") < 0 || need_ndim(c, b, 1, "vec2") < 0) {
+        return -1;
+    }
+    Tensor *column = call_unsqueeze(a, 1), *result = call_binary(OP_mul, column, b);
+    Py_XDECREF(column);
+    return result_set(c, result);
+}
+
+/* linear: input (..., K) @ weight (N, K)^T + bias (N). The leading dimensions are one long dimension to the product. */
+int run_LINEAR(OpCall *c) {
+    Tensor *x = c->arg[0].t, *w = c->arg[1].t, *bias = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
+    if (x->v.ndim < 1 || w->v.ndim < 1 || w->v.ndim > 2) {
+        PyErr_Format(PyExc_RuntimeError, "linear(): input must have at least 1 dimension and weight 1 or 2, got %d and %d", x->v.ndim, w->v.ndim);
+        return -1;
+    }
+    int nd = x->v.ndim;
+    int64_t k = x->v.shape[nd - 1], rows = 1;
+    int64_t n = w->v.ndim == 2 ? w->v.shape[0] : 1;
+    if (k != w->v.shape[w->v.ndim - 1]) {
+        return shapes_disagree(c, x, w);
+    }
+    int device = common_device(c);
+    if (device < 0 || same_dtypes(c, x, w) < 0 || (bias && same_dtypes(c, x, bias) < 0)) {
+        return -1;
+    }
+    if (bias && (bias->v.ndim > 1 || (bias->v.ndim == 1 && bias->v.shape[0] != n && bias->v.shape[0] != 1))) {
+        PyObject *text = tensor_describe(bias);
+        if (text) {
+            PyErr_Format(PyExc_RuntimeError, "linear(): bias must have %lld elements, got a %U", (long long)n, text);
+            Py_DECREF(text);
+        }
+        return -1;
+    }
+    int64_t shape[AMP_MAX_DIMS];
+    for (int d = 0; d < nd - 1; d++) {
+        shape[d] = x->v.shape[d];
+        rows *= shape[d];
+    }
+    shape[nd - 1] = n;
+    int out_ndim = w->v.ndim == 2 ? nd : nd - 1;
+    Tensor *out = result_new(c, 0, out_ndim, shape, x->v.dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    bool flat = nd == 2 || x->v.layout & LAYOUT_CONTIGUOUS;
+    Tensor *dense = flat ? (Tensor *)Py_NewRef(x) : raw_contiguous(x);
+    if (!dense) {
+        return -1;
+    }
+    int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1}, {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
+                          {rows, n, n, 1}};
+    View vx = dense->v, vw = w->v, vo = out->v, vb;
+    View *const all[3] = {&vx, &vw, &vo};
+    for (int i = 0; i < 3; i++) {
+        all[i]->ndim = 2;
+        all[i]->shape = dims[i];
+        all[i]->stride = dims[i] + 2;
+        all[i]->layout = 0;
+    }
+    int64_t bias_strides[AMP_MAX_DIMS];
+    if (bias) {
+        vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
+    }
+    int failed = product(c, &vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0));
+    Py_DECREF(dense);
+    return failed;
+}
+
+/* ---- matmul: which product the dimensions ask for ---- */
+
+static Tensor *batched(Tensor *a, Tensor *b) {
+    int na = a->v.ndim, nb = b->v.ndim;
+    int64_t batch[AMP_MAX_DIMS], shape_a[AMP_MAX_DIMS], shape_b[AMP_MAX_DIMS], count = 1;
+    memcpy(batch, a->v.shape, (size_t)(na - 2) * sizeof *batch);
+    int nd = amp_broadcast_shapes(na - 2, a->v.shape, nb - 2, b->v.shape, batch);
+    if (nd < 0 || a->v.shape[na - 1] != b->v.shape[nb - 2]) {
+        PyObject *x = tensor_describe(a), *y = tensor_describe(b);
+        if (x && y) {
+            PyErr_Format(PyExc_RuntimeError, "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. Batch sizes must broadcast (The size of tensor a must match the size of tensor b)", x, y);
+        }
+        Py_XDECREF(x);
+        Py_XDECREF(y);
+        return NULL;
+    }
+    for (int d = 0; d < nd; d++) {
+        count *= batch[d];
+    }
+    memcpy(shape_a, batch, (size_t)nd * sizeof *batch);
+    memcpy(shape_b, batch, (size_t)nd * sizeof *batch);
+    memcpy(shape_a + nd, a->v.shape + na - 2, 2 * sizeof *batch);
+    memcpy(shape_b + nd, b->v.shape + nb - 2, 2 * sizeof *batch);
+    int64_t flat_a[3] = {count, a->v.shape[na - 2], a->v.shape[na - 1]}, flat_b[3] = {count, b->v.shape[nb - 2], b->v.shape[nb - 1]};
+    Tensor *ea = call_expand(a, nd + 2, shape_a), *eb = call_expand(b, nd + 2, shape_b);
+    Tensor *fa = ea ? call_reshape(ea, 3, flat_a) : NULL, *fb = eb ? call_reshape(eb, 3, flat_b) : NULL;
+    Tensor *product3 = call_binary(OP_bmm, fa, fb), *result = NULL;
+    if (product3) {
+        shape_a[nd + 1] = b->v.shape[nb - 1];
+        result = call_reshape(product3, nd + 2, shape_a);
+    }
+    Py_XDECREF(ea);
+    Py_XDECREF(eb);
+    Py_XDECREF(fa);
+    Py_XDECREF(fb);
+    Py_XDECREF(product3);
+    return result;
+}
+
+/* (..., M, K) @ (K, N): one long matrix. */
+static Tensor *folded(Tensor *a, Tensor *b) {
+    int na = a->v.ndim;
+    int64_t rows = a->v.numel / (a->v.shape[na - 1] ? a->v.shape[na - 1] : 1), shape[AMP_MAX_DIMS];
+    if (a->v.numel == 0) {
+        return batched(a, b);
+    }
+    int64_t flat[2] = {rows, a->v.shape[na - 1]};
+    Tensor *fa = call_reshape(a, 2, flat), *wide = call_binary(OP_mm, fa, b), *result = NULL;
+    if (wide) {
+        memcpy(shape, a->v.shape, (size_t)na * sizeof *shape);
+        shape[na - 1] = b->v.shape[1];
+        result = call_reshape(wide, na, shape);
+    }
+    Py_XDECREF(fa);
+    Py_XDECREF(wide);
+    return result;
+}
+
+static Tensor *squeeze_at(Tensor *t, int dim) {
+    if (!t) {
+        return NULL;
+    }
+    int64_t shape[AMP_MAX_DIMS];
+    int n = 0;
+    for (int d = 0; d < t->v.ndim; d++) {
+        if (d != dim) {
+            shape[n++] = t->v.shape[d];
+        }
+    }
+    Tensor *result = call_reshape(t, n, shape);
+    Py_DECREF(t);
+    return result;
+}
+
+int run_MATMUL(OpCall *c) {
+    Tensor *a = c->arg[0].t, *b = c->arg[1].t, *result = NULL;
+    int na = a->v.ndim, nb = b->v.ndim;
+    if (na == 0 || nb == 0) {
+        PyErr_Format(PyExc_RuntimeError, "both arguments to matmul need to be at least 1D, but they are %dD and %dD", na, nb);
+        return -1;
+    }
+    if (a->v.dtype != b->v.dtype) {
+        return same_dtypes(c, a, b);
+    }
+    if (na == 1 && nb == 1) {
+        result = call_binary(OP_dot, a, b);
+    } else if (na == 2 && nb == 2) {
+        result = call_binary(OP_mm, a, b);
+    } else if (na == 2 && nb == 1) {
+        result = call_binary(OP_mv, a, b);
+    } else if (na == 1) {
+        Tensor *row = call_unsqueeze(a, 0);
+        Tensor *wide = row ? (nb == 2 ? call_binary(OP_mm, row, b) : batched(row, b)) : NULL;
+        Py_XDECREF(row);
+        result = wide ? squeeze_at(wide, wide->v.ndim - 2) : NULL;
+    } else if (nb == 1) {
+        Tensor *column = call_unsqueeze(b, 1);
+        Tensor *wide = column ? folded(a, column) : NULL;
+        Py_XDECREF(column);
+        result = wide ? squeeze_at(wide, wide->v.ndim - 1) : NULL;
+    } else if (nb == 2) {
+        result = folded(a, b);
+    } else {
+        result = batched(a, b);
+    }
+    return result_set(c, result);
+}

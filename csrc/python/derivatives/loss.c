@@ -1,0 +1,81 @@
+/* Derivatives of the softmax family and of fused losses. */
+#include "derivatives.h"
+
+#include <string.h>
+
+#include "../classes.h"
+
+static uint64_t softmax_dim(Back *b) {
+    return (uint64_t)1 << dim_of(ARG(1).i, IN_META(0).ndim);
+}
+
+/* y (g - sum g y) */
+void d_softmax(Back *b) {
+    if (NEED(0) && b->g) {
+        Tensor *y = wide(b, OUT(0)), *g = wide(b, b->g);
+        b->grad[0] = mul(b, y, sub(b, g, sum_dims(b, mul(b, g, y), softmax_dim(b), true)));
+    }
+}
+
+/* g - softmax sum g */
+void d_log_softmax(Back *b) {
+    if (NEED(0) && b->g) {
+        Tensor *y = wide(b, OUT(0)), *g = wide(b, b->g);
+        b->grad[0] = sub(b, g, mul(b, op1(b, OP_exp, y), sum_dims(b, g, softmax_dim(b), true)));
+    }
+}
+
+static void fast_softmax(Back *b, OpId op) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), arg_tensor(OUT(0)), arg_int(dim_of(ARG(1).i, IN_META(0).ndim))};
+    GRAD(0, op_args(b, op, arg));
+}
+
+void f_softmax(Back *b) {
+    fast_softmax(b, OP_softmax_grad);
+}
+
+void f_log_softmax(Back *b) {
+    fast_softmax(b, OP_log_softmax_grad);
+}
+
+/* (x - t)^2: 2 (x - t), divided by the number of elements for the mean */
+void d_mse_loss(Back *b) {
+    if (!b->g) {
+        return;
+    }
+    Tensor *difference = sub(b, IN(0), IN(1));
+    if (!difference) {
+        return;
+    }
+    double factor = !strcmp(ARG(2).s, "mean") ? 2.0 / (double)difference->v.numel : 2.0;
+    Tensor *slope = mul(b, scale(b, difference, factor), b->g);
+    GRAD(0, slope);
+    GRAD(1, neg(b, slope));
+}
+
+/* max(x, floor); its gradient is 0 below. */
+static Tensor *op_floor(Back *b, Tensor *x, double floor) {
+    Arg arg[MAX_ARGS] = {arg_tensor(x), {.kind = ARG_NUMBER, .num = number_float(floor)}};
+    return op_args(b, OP_clamp, arg);
+}
+
+/* (x - t) / (x (1 - x)), the denominator at least 1e-12: at 0 and 1 the logarithms were clamped. */
+static Tensor *bce_slope(Back *b) {
+    Tensor *x = IN(0);
+    Tensor *room = op_floor(b, mul(b, x, one_minus(b, x)), (double)1e-12f);
+    return divide(b, sub(b, x, IN(1)), room);
+}
+
+void d_bce(Back *b) {
+    if (!b->g) {
+        return;
+    }
+    const char *reduction = ARG(3).s;
+    Tensor *weight = b->node->nin > 2 ? IN(2) : NULL;
+    Tensor *g = weight ? mul(b, b->g, weight) : b->g;
+    if (!strcmp(reduction, "mean")) {
+        g = op1k(b, OP_div, g, (double)amp_numel(IN_META(0).ndim, IN_META(0).shape));
+    }
+    GRAD(0, mul(b, g, bce_slope(b)));
+    GRAD(1, mul(b, g, sub(b, op1(b, OP_log1p, neg(b, IN(0))), op1(b, OP_log, IN(0)))));
+}

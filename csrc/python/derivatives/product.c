@@ -1,0 +1,51 @@
+/* Derivatives of matrix products. */
+#include "derivatives.h"
+
+/* mm and bmm: C = A B gives dA = G B^T, dB = A^T G. */
+void d_mm(Back *b) {
+    OpId op = node_op(b);
+    GRAD(0, op2(b, op, b->g, transpose_last(b, IN(1))));
+    GRAD(1, op2(b, op, transpose_last(b, IN(0)), b->g));
+}
+
+void d_mv(Back *b) {
+    GRAD(0, b->g ? mul(b, unsqueeze(b, b->g, 1), unsqueeze(b, IN(1), 0)) : NULL);
+    GRAD(1, op2(b, OP_mv, transpose_last(b, IN(0)), b->g));
+}
+
+/* addmm, baddbmm: beta input + alpha A B */
+void d_addmm(Back *b) {
+    OpId op = node_op(b) == OP_addmm ? OP_mm : OP_bmm;
+    double beta = ARG(3).num.f, alpha = ARG(4).num.f;
+    GRAD(0, scale(b, b->g, beta));
+    GRAD(1, scale(b, op2(b, op, b->g, transpose_last(b, IN(2))), alpha));
+    GRAD(2, scale(b, op2(b, op, transpose_last(b, IN(1)), b->g), alpha));
+}
+
+/* (..., K) as a matrix of K columns */
+static Tensor *matrix(Back *b, Tensor *x, int64_t columns) {
+    if (!x || x->v.ndim == 2) {
+        return x;
+    }
+    int64_t rows = columns > 0 ? x->v.numel / columns : amp_numel(x->v.ndim - 1, x->v.shape), shape[2] = {rows, columns};
+    return reshape(b, x, 2, shape);
+}
+
+/* linear: input (..., K), weight (N, K) or (K), bias (N) or scalar */
+void d_linear(Back *b) {
+    const TensorMeta *input = &IN_META(0), *weight = &IN_META(1);
+    int64_t k = weight->shape[weight->ndim - 1], n = weight->ndim == 2 ? weight->shape[0] : 1;
+    if (!b->g) {
+        return;
+    }
+    Tensor *g = NEED(0) || NEED(1) ? matrix(b, b->g, n) : NULL;
+    if (weight->ndim == 1 && g && g->v.shape[g->v.ndim - 1] != 1) {
+        int64_t column[2] = {b->g->v.numel, 1}; /* without the output feature, g may look like a matrix */
+        g = reshape(b, b->g, 2, column);
+    }
+    GRAD(0, reshape_like(b, op2(b, OP_mm, g, matrix(b, IN(1), k)), input));
+    GRAD(1, reshape_like(b, op2(b, OP_mm, transpose_last(b, g), matrix(b, IN(0), k)), weight));
+    if (b->node->nin > 2) {
+        GRAD(2, b->g);
+    }
+}

@@ -1,0 +1,245 @@
+/* Derivatives of views, joining and indexing. */
+#include "derivatives.h"
+
+#include <string.h>
+
+#include "../classes.h"
+
+void d_reshape(Back *b) {
+    GRAD(0, reshape_like(b, b->g, &IN_META(0)));
+}
+
+/* The engine sums over what was broadcast. */
+void d_expand(Back *b) {
+    GRAD(0, b->g);
+}
+
+void d_transpose(Back *b) {
+    GRAD(0, IN_META(0).ndim == 0 ? b->g : transpose(b, b->g, (int)ARG(1).i, (int)ARG(2).i));
+}
+
+void d_t(Back *b) {
+    GRAD(0, IN_META(0).ndim < 2 ? b->g : transpose(b, b->g, 0, 1));
+}
+
+void d_permute(Back *b) {
+    int64_t inverse[AMP_MAX_DIMS];
+    int ndim = IN_META(0).ndim;
+    if (!NEED(0) || !b->g || b->failed) {
+        return;
+    }
+    for (int d = 0; d < ndim; d++) {
+        inverse[dim_of(ARG(1).ints[d], ndim)] = d;
+    }
+    b->grad[0] = back_own(b, call_permute(b->g, inverse));
+}
+
+void d_flip(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), ARG(1)};
+    GRAD(0, op_args(b, OP_flip, arg));
+}
+
+void d_tril(Back *b) {
+    GRAD(0, op_int(b, OP_tril, b->g, ARG(1).i));
+}
+
+void d_triu(Back *b) {
+    GRAD(0, op_int(b, OP_triu, b->g, ARG(1).i));
+}
+
+/* ---- parts of a dimension ---- */
+
+/* g with `before` and `after` zeros added along dim. */
+static Tensor *pad(Back *b, Tensor *g, int dim, int64_t before, int64_t after) {
+    if (!g || (before == 0 && after == 0)) {
+        return g;
+    }
+    int64_t shape[AMP_MAX_DIMS];
+    memcpy(shape, g->v.shape, (size_t)g->v.ndim * sizeof *shape);
+    Tensor *parts[3];
+    int n = 0;
+    if (before) {
+        shape[dim] = before;
+        parts[n++] = constant(b, g, g->v.ndim, shape, 0.0);
+    }
+    parts[n++] = g;
+    if (after) {
+        shape[dim] = after;
+        parts[n++] = constant(b, g, g->v.ndim, shape, 0.0);
+    }
+    return cat(b, n, parts, dim);
+}
+
+/* step - 1 zeros behind each element along dim:  a b  ->  a 0 0 b 0 0 */
+static Tensor *dilate(Back *b, Tensor *g, int dim, int64_t step) {
+    if (!g || step == 1) {
+        return g;
+    }
+    int64_t shape[AMP_MAX_DIMS];
+    memcpy(shape, g->v.shape, (size_t)g->v.ndim * sizeof *shape);
+    shape[dim] *= step;
+    return reshape(b, pad(b, unsqueeze(b, g, dim + 1), dim + 1, 0, step - 1), g->v.ndim, shape);
+}
+
+/* What a gradient of elements start, start + step, ... is for the whole dimension. */
+static Tensor *unslice(Back *b, Tensor *g, int dim, int64_t start, int64_t length, int64_t step, int64_t size) {
+    if (length == 0) {
+        return zeros_meta(b, g, &IN_META(0));
+    }
+    int64_t room = size - start;
+    Tensor *wide_g = dilate(b, g, dim, step);
+    if (length * step > room) { /* zeros behind the last element stand over */
+        return pad(b, narrow(b, wide_g, dim, 0, room), dim, start, 0);
+    }
+    return pad(b, wide_g, dim, start, room - length * step);
+}
+
+void d_select(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    int dim = dim_of(ARG(1).i, m->ndim);
+    int64_t size = m->shape[dim], index = ARG(2).i < 0 ? ARG(2).i + size : ARG(2).i;
+    GRAD(0, unslice(b, unsqueeze(b, b->g, dim), dim, index, 1, 1, size));
+}
+
+void d_slice(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    int dim = dim_of(ARG(1).i, m->ndim);
+    GRAD(0, unslice(b, b->g, dim, ARG(2).i, ARG(3).i, ARG(4).i, m->shape[dim]));
+}
+
+void d_narrow(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    int dim = dim_of(ARG(1).i, m->ndim);
+    int64_t size = m->shape[dim], start = ARG(2).i < 0 ? ARG(2).i + size : ARG(2).i;
+    GRAD(0, unslice(b, b->g, dim, start, ARG(3).i, 1, size));
+}
+
+/* An empty 1-d tensor may stand among tensors of any shape: it takes no part. */
+void d_cat(Back *b) {
+    if (!b->g) {
+        return;
+    }
+    int ndim = b->g->v.ndim, dim = dim_of(ARG(1).i, ndim);
+    int64_t start = 0;
+    for (int i = 0; i < b->node->nin; i++) {
+        const TensorMeta *m = &IN_META(i);
+        if (m->ndim != ndim) {
+            GRAD(i, zeros_meta(b, b->g, m));
+            continue;
+        }
+        GRAD(i, narrow(b, b->g, dim, start, m->shape[dim]));
+        start += m->shape[dim];
+    }
+}
+
+/* ---- as_strided ---- */
+
+/* Fills out[] with the element numbers, counted from the input's first element, that the window shows. False: one lies before it. */
+static bool window_elements(int ndim, const int64_t *shape, const int64_t *stride, int64_t offset, int64_t numel, int64_t *out) {
+    int64_t at[AMP_MAX_DIMS] = {0}, element = offset;
+    for (int64_t i = 0; i < numel; i++) {
+        if (element < 0) {
+            return false;
+        }
+        out[i] = element;
+        for (int d = ndim - 1; d >= 0; d--) {
+            element += stride[d];
+            if (++at[d] < shape[d]) {
+                break;
+            }
+            element -= at[d] * stride[d];
+            at[d] = 0;
+        }
+    }
+    return true;
+}
+
+/* The window may show an element several times (overlap, stride 0): each showing adds to its gradient. The input is taken as contiguous
+ * and as beginning its storage. */
+void d_as_strided(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    if (!NEED(0) || !b->g || b->failed) {
+        return;
+    }
+    if (b->g->v.device == AMP_META) {
+        b->grad[0] = zeros_meta(b, b->g, m);
+        return;
+    }
+    int64_t numel = amp_numel(m->ndim, m->shape), offset = ARG(3).kind == ARG_NONE ? 0 : ARG(3).i;
+    Tensor *index = back_own(b, tensor_new(1, &b->g->v.numel, AMP_INT64, b->g->v.device));
+    if (!index) {
+        return;
+    }
+    if (!window_elements(ARG(1).n, ARG(1).ints, ARG(2).ints, offset, b->g->v.numel, (int64_t *)index->v.data)) {
+        PyErr_SetString(PyExc_RuntimeError, "as_strided: the window begins before its input, so it has no gradient. Take the window of the base tensor");
+        b->failed = true;
+        return;
+    }
+    Tensor *flat = scatter_add(b, constant(b, b->g, 1, &numel, 0.0), 0, index, reshape(b, b->g, 1, &b->g->v.numel));
+    b->grad[0] = reshape_like(b, flat, m);
+}
+
+/* ---- gather, scatter, advanced indexing ---- */
+
+void d_gather(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    GRAD(0, b->g ? scatter_add(b, zeros_meta(b, b->g, m), dim_of(ARG(1).i, m->ndim), IN(1), b->g) : NULL);
+}
+
+void d_scatter_add(Back *b) {
+    GRAD(0, b->g);
+    GRAD(2, gather(b, b->g, dim_of(ARG(1).i, IN_META(0).ndim), IN(1)));
+}
+
+/* The saved index tensors as an argument; `room` holds the pointers. */
+static bool saved_indices(Back *b, Arg *arg, Tensor **room, int limit) {
+    const Node *n = b->node;
+    if (n->state & NODE_RELEASED) {
+        (void)back_saved(b, 0); /* sets the exception */
+        return false;
+    }
+    if (b->failed || n->nlist > limit) {
+        return false;
+    }
+    for (int i = 0; i < n->nlist; i++) {
+        room[i] = n->list[i].t;
+        if (!room[i] || room[i]->st->version != n->list[i].version) {
+            PyErr_Format(PyExc_RuntimeError, "%s: one of the variables needed for gradient computation has been modified by an inplace operation: an index "
+                         "tensor changed between the forward and the backward pass. Index with a clone of it", amp_rows[n->op].name);
+            b->failed = true;
+            return false;
+        }
+    }
+    *arg = (Arg){.kind = ARG_TENSORS, .n = n->nlist, .ts = room};
+    return true;
+}
+
+/* x with `values` put or added at the indices */
+static Tensor *index_put(Back *b, Tensor *x, Arg indices, Tensor *values, Arg first_dim, Arg adjacent, bool accumulate) {
+    Arg arg[MAX_ARGS] = {arg_tensor(x), indices, arg_tensor(values), first_dim, adjacent, arg_bool(accumulate)};
+    return op_args(b, OP_index_put, arg);
+}
+
+void d_index(Back *b) {
+    Tensor *room[AMP_MAX_DIMS];
+    Arg indices;
+    if (NEED(0) && b->g && saved_indices(b, &indices, room, AMP_MAX_DIMS)) {
+        b->grad[0] = index_put(b, zeros_meta(b, b->g, &IN_META(0)), indices, b->g, ARG(2), ARG(3), true);
+    }
+}
+
+/* Inputs: the tensor, the indices, the values. */
+void d_index_put(Back *b) {
+    Tensor *room[AMP_MAX_DIMS];
+    Arg indices;
+    int values = b->node->nin - 1;
+    if (!b->g || !saved_indices(b, &indices, room, AMP_MAX_DIMS)) {
+        return;
+    }
+    bool accumulate = ARG(5).i;
+    GRAD(0, accumulate ? b->g : index_put(b, b->g, indices, constant(b, b->g, 0, NULL, 0.0), ARG(3), ARG(4), false));
+    if (NEED(values)) {
+        Arg arg[MAX_ARGS] = {arg_tensor(b->g), indices, ARG(3), ARG(4)};
+        b->grad[values] = op_args(b, OP_index, arg);
+    }
+}

@@ -1,0 +1,780 @@
+/* The backward pass.
+ *
+ *   1. Walk the graph from the roots; count how many gradients each node and leaf will receive.
+ *   2. Run nodes from the newest to the oldest (heap by seq). A node runs when its count is zero; its outputs' gradients are summed in its
+ *      slot in the order in which they arrive, a leaf is written once.
+ *
+ * All state belongs to one Task on the caller's stack, so nested and concurrent passes need nothing more. */
+#include <string.h>
+
+#include "classes.h"
+#include "autocast_region.h"
+#include "derivatives/derivatives.h"
+#include "node.h"
+
+/* One node or leaf that takes part. */
+typedef struct Slot_ {
+    PyObject *key;      /* Node or leaf Tensor; borrowed: the graph above keeps it alive, and roots are held by the caller */
+    int64_t waiting;    /* gradients still to come */
+    Tensor **sum;       /* one per output (leaves: one); strong, NULL: undefined so far */
+    Tensor *first;      /* storage for the usual single output */
+    bool is_leaf, needed;
+} TaskSlot;
+
+typedef struct Capture {
+    PyObject *key;      /* node or leaf */
+    uint32_t nr;
+    Tensor *result;     /* strong */
+} Capture;
+
+typedef struct Task {
+    TaskSlot *slot;
+    int64_t nslots, cap;
+    int64_t *table;     /* open addressing: slot number + 1 */
+    int64_t mask;
+    int64_t *heap, nheap;
+    bool keep_graph, create_graph, accumulate;
+    Capture *capture;
+    int ncapture;
+} Task;
+
+/* ---- task tables ---- */
+
+static uint64_t hash_pointer(const void *p) {
+    uint64_t x = (uint64_t)(uintptr_t)p >> 4;
+    return (x * 0x9E3779B97F4A7C15u) >> 20;
+}
+
+static int grow_table(Task *t) {
+    int64_t size = 2 * (t->mask + 1);
+    int64_t *table = PyMem_Calloc((size_t)size, sizeof *table);
+    if (!table) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int64_t i = 0; i < t->nslots; i++) {
+        int64_t h = (int64_t)hash_pointer(t->slot[i].key) & (size - 1);
+        while (table[h]) {
+            h = (h + 1) & (size - 1);
+        }
+        table[h] = i + 1;
+    }
+    PyMem_Free(t->table);
+    t->table = table;
+    t->mask = size - 1;
+    return 0;
+}
+
+static int64_t find_slot(const Task *t, PyObject *key) {
+    int64_t h = (int64_t)hash_pointer(key) & t->mask;
+    while (t->table[h]) {
+        if (t->slot[t->table[h] - 1].key == key) {
+            return t->table[h] - 1;
+        }
+        h = (h + 1) & t->mask;
+    }
+    return -1;
+}
+
+static int64_t add_slot(Task *t, PyObject *key) {
+    if (t->nslots == t->cap) {
+        int64_t cap = t->cap ? 2 * t->cap : 64;
+        TaskSlot *more = PyMem_Realloc(t->slot, (size_t)cap * sizeof *more);
+        if (!more) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        for (int64_t i = 0; i < t->nslots; i++) { /* `first` moved with the block */
+            if (more[i].sum && (more[i].is_leaf || ((Node *)more[i].key)->nout == 1)) {
+                more[i].sum = &more[i].first;
+            }
+        }
+        t->slot = more;
+        t->cap = cap;
+    }
+    if (2 * (t->nslots + 1) > t->mask + 1 && grow_table(t) < 0) {
+        return -1;
+    }
+    int64_t i = t->nslots++;
+    bool leaf = Py_TYPE(key) != amp_state.node_type;
+    t->slot[i] = (TaskSlot){.key = key, .is_leaf = leaf};
+    int64_t h = (int64_t)hash_pointer(key) & t->mask;
+    while (t->table[h]) {
+        h = (h + 1) & t->mask;
+    }
+    t->table[h] = i + 1;
+    return i;
+}
+
+static Tensor **sums_of(TaskSlot *s) {
+    if (!s->sum) {
+        int n = s->is_leaf ? 1 : ((Node *)s->key)->nout;
+        if (n == 1) {
+            s->sum = &s->first;
+        } else {
+            s->sum = PyMem_Calloc((size_t)n, sizeof *s->sum);
+            if (!s->sum) {
+                PyErr_NoMemory();
+            }
+        }
+    }
+    return s->sum;
+}
+
+static uint64_t seq_of(const Task *t, int64_t i) {
+    return ((Node *)t->slot[i].key)->seq;
+}
+
+static void heap_push(Task *t, int64_t i) {
+    int64_t k = t->nheap++;
+    while (k > 0 && seq_of(t, t->heap[(k - 1) / 2]) < seq_of(t, i)) {
+        t->heap[k] = t->heap[(k - 1) / 2];
+        k = (k - 1) / 2;
+    }
+    t->heap[k] = i;
+}
+
+static int64_t heap_pop(Task *t) {
+    int64_t top = t->heap[0], last = t->heap[--t->nheap], k = 0;
+    for (;;) {
+        int64_t child = 2 * k + 1;
+        if (child >= t->nheap) {
+            break;
+        }
+        if (child + 1 < t->nheap && seq_of(t, t->heap[child + 1]) > seq_of(t, t->heap[child])) {
+            child++;
+        }
+        if (seq_of(t, t->heap[child]) <= seq_of(t, last)) {
+            break;
+        }
+        t->heap[k] = t->heap[child];
+        k = child;
+    }
+    t->heap[k] = last;
+    return top;
+}
+
+/* Pass 1. Every edge that is reachable adds one to its target's count. */
+static int count_uses(Task *t, int64_t first) {
+    for (int64_t i = first; i < t->nslots; i++) {
+        if (t->slot[i].is_leaf) {
+            continue;
+        }
+        Node *n = (Node *)t->slot[i].key;
+        for (int k = 0; k < n->nin; k++) {
+            PyObject *to = n->edge[k].to;
+            if (!to) {
+                continue;
+            }
+            int64_t j = find_slot(t, to);
+            if (j < 0 && (j = add_slot(t, to)) < 0) {
+                return -1;
+            }
+            t->slot[j].waiting++;
+        }
+    }
+    return 0;
+}
+
+static int by_seq(const void *a, const void *b) {
+    uint64_t x = (*(Node *const *)a)->seq, y = (*(Node *const *)b)->seq;
+    return x < y ? -1 : x > y;
+}
+
+/* autograd.grad: only nodes on a way to a captured input run. Oldest first, so that inputs are known before their users. */
+static int mark_needed(Task *t) {
+    Node **order = PyMem_Malloc((size_t)(t->nslots + 1) * sizeof *order);
+    int64_t n = 0;
+    if (!order) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int64_t i = 0; i < t->nslots; i++) {
+        TaskSlot *s = &t->slot[i];
+        s->needed = !t->ncapture;
+        for (int c = 0; c < t->ncapture; c++) {
+            s->needed |= t->capture[c].key == s->key;
+        }
+        if (!s->is_leaf) {
+            order[n++] = (Node *)s->key;
+        }
+    }
+    qsort(order, (size_t)n, sizeof *order, by_seq);
+    for (int64_t i = 0; t->ncapture && i < n; i++) {
+        TaskSlot *s = &t->slot[find_slot(t, (PyObject *)order[i])];
+        for (int k = 0; k < order[i]->nin && !s->needed; k++) {
+            s->needed = order[i]->edge[k].to && t->slot[find_slot(t, order[i]->edge[k].to)].needed;
+        }
+    }
+    PyMem_Free(order);
+    return 0;
+}
+
+/* ---- gradients ---- */
+
+Tensor *sum_to_meta(Tensor *g, const TensorMeta *m) {
+    Tensor *x = (Tensor *)Py_NewRef((PyObject *)g);
+    if (x->v.ndim != m->ndim || memcmp(x->v.shape, m->shape, (size_t)m->ndim * sizeof(int64_t))) {
+        int64_t dims[AMP_MAX_DIMS];
+        int n = 0, extra = x->v.ndim - m->ndim;
+        bool fits = extra >= 0;
+        for (int d = 0; fits && d < x->v.ndim; d++) {
+            int64_t want = d < extra ? 1 : m->shape[d - extra];
+            if (d < extra || (want == 1 && x->v.shape[d] != 1)) {
+                dims[n++] = d;
+            } else {
+                fits = want == x->v.shape[d];
+            }
+        }
+        if (!fits) {
+            PyObject *have = tensor_describe(g), *want = size_from_dims(m->ndim, m->shape);
+            PyErr_Format(PyExc_RuntimeError, "a backward function returned an invalid gradient: got a %U, but expected shape compatible with %R", have, want);
+            Py_XDECREF(have);
+            Py_XDECREF(want);
+            Py_DECREF(x);
+            return NULL;
+        }
+        if (n) {
+            Py_SETREF(x, call_sum(x, dims, n, true));
+        }
+        if (x && x->v.ndim != m->ndim) {
+            Py_SETREF(x, call_reshape(x, m->ndim, m->shape));
+        }
+    }
+    if (x && (x->v.dtype != m->dtype || x->v.device != m->device)) {
+        Py_SETREF(x, call_to(x, m->dtype, m->device));
+    }
+    return x;
+}
+
+/* Adds g to *sum (takes over the reference to g). In place where nobody else can see the sum. */
+static int add_gradient(const Task *t, Tensor **sum, Tensor *g) {
+    if (!*sum) {
+        *sum = g;
+        return 0;
+    }
+    Tensor *s = *sum;
+    if (!t->create_graph && Py_REFCNT(s) == 1 && s->st->refs == 1 && s->v.layout & LAYOUT_CONTIGUOUS && s->v.dtype == g->v.dtype && !s->st->exported) {
+        int failed = call_inplace(OP_add, s, g);
+        Py_DECREF(g);
+        return failed;
+    }
+    Tensor *total = call_binary(OP_add, s, g);
+    Py_DECREF(g);
+    Py_SETREF(*sum, total);
+    return total ? 0 : -1;
+}
+
+/* Runs hooks (dict id -> callable) on *g; a hook may return a replacement. */
+static int run_hooks(PyObject *hooks, Tensor **g) {
+    PyObject *list = PyDict_Values(hooks);
+    Py_ssize_t n = list ? PyList_GET_SIZE(list) : -1;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), (PyObject *)*g);
+        if (!result) {
+            n = -1;
+            break;
+        }
+        if (result == Py_None) {
+            Py_DECREF(result);
+            continue;
+        }
+        if (!tensor_check(result)) {
+            PyErr_Format(PyExc_TypeError, "a gradient hook must return a Tensor or None, not %s", Py_TYPE(result)->tp_name);
+            Py_DECREF(result);
+            n = -1;
+            break;
+        }
+        Py_SETREF(*g, (Tensor *)result);
+    }
+    Py_XDECREF(list);
+    return n < 0 ? -1 : 0;
+}
+
+/* Writes the finished gradient to leaf->grad: taken over if nobody else holds it, else copied; added if there is one already. */
+static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
+    if (leaf->grad) {
+        if (t->create_graph) {
+            Tensor *total = call_binary(OP_add, leaf->grad, g);
+            if (!total) {
+                return -1;
+            }
+            Py_SETREF(leaf->grad, total);
+        } else if (leaf->grad->fn || leaf->grad->flags & TENSOR_REQUIRES_GRAD) {
+            Tensor *total = call_binary(OP_add, leaf->grad, g);
+            if (!total) {
+                return -1;
+            }
+            Py_SETREF(leaf->grad, total);
+        } else if (call_inplace(OP_add, leaf->grad, g) < 0) {
+            return -1;
+        }
+    } else if (t->create_graph) {
+        leaf->grad = (Tensor *)Py_NewRef((PyObject *)g);
+    } else {
+        bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & LAYOUT_CONTIGUOUS && !g->base && !g->fn && !g->st->exported &&
+                    Py_TYPE(g) == amp_state.tensor_type;
+        leaf->grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : call_clone(g);
+        if (!leaf->grad) {
+            return -1;
+        }
+    }
+    if (!PyObject_GC_IsTracked((PyObject *)leaf)) {
+        PyObject_GC_Track((PyObject *)leaf);
+    }
+    if (leaf->meta && leaf->meta->post_accumulate_hooks) {
+        PyObject *list = PyDict_Values(leaf->meta->post_accumulate_hooks);
+        for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+            PyObject *r = PyObject_CallOneArg(PyList_GET_ITEM(list, i), (PyObject *)leaf);
+            if (!r) {
+                Py_CLEAR(list);
+                return -1;
+            }
+            Py_DECREF(r);
+        }
+        Py_XDECREF(list);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    return 0;
+}
+
+static int capture(Task *t, PyObject *key, uint32_t nr, Tensor *g) {
+    for (int c = 0; c < t->ncapture; c++) {
+        if (t->capture[c].key == key && t->capture[c].nr == nr && g) {
+            Py_XSETREF(t->capture[c].result, (Tensor *)Py_NewRef((PyObject *)g));
+        }
+    }
+    return 0;
+}
+
+/* A leaf's count reached zero. */
+static int finish_leaf(Task *t, TaskSlot *s) {
+    Tensor *leaf = (Tensor *)s->key, **sum = sums_of(s);
+    if (!sum || !*sum) {
+        return sum ? 0 : -1;
+    }
+    if (leaf->meta && leaf->meta->hooks && run_hooks(leaf->meta->hooks, sum) < 0) {
+        return -1;
+    }
+    capture(t, s->key, 0, *sum);
+    bool captured = false;
+    for (int c = 0; c < t->ncapture; c++) {
+        captured |= t->capture[c].key == s->key;
+    }
+    int failed = t->accumulate && (!t->ncapture || captured) ? accumulate(t, leaf, *sum) : 0;
+    Py_CLEAR(*sum);
+    return failed;
+}
+
+/* Hands g (reference taken over, may be NULL) to the target of an edge. */
+static int deliver(Task *t, const Edge *e, const TensorMeta *m, Tensor *g, bool check) {
+    int64_t j = find_slot(t, e->to);
+    TaskSlot *s = &t->slot[j];
+    if (g && s->needed) {
+        Tensor *fit = check ? sum_to_meta(g, m) : (Tensor *)Py_NewRef((PyObject *)g);
+        Py_DECREF(g);
+        Tensor **sum = fit ? sums_of(s) : NULL;
+        if (!sum || add_gradient(t, &sum[s->is_leaf ? 0 : e->nr], fit) < 0) {
+            return -1;
+        }
+    } else {
+        Py_XDECREF(g);
+    }
+    if (--s->waiting == 0) {
+        if (s->is_leaf) {
+            return s->needed ? finish_leaf(t, s) : 0;
+        }
+        heap_push(t, j);
+    }
+    return 0;
+}
+
+/* ---- running nodes ---- */
+
+static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad);
+
+static Tensor *strided_window(Tensor *t, int ndim, int64_t *shape, int64_t *stride, int64_t offset) {
+    Arg arg[MAX_ARGS] = {arg_tensor(t), arg_ints(shape, ndim), arg_ints(stride, ndim), arg_int(offset)};
+    return run_op_tensor(OP_as_strided, arg);
+}
+
+/* A fresh buffer in which elements lie as they did in the base's storage, and in *window the base's gradient g inside it. The usual dense
+ * base is its own buffer. New references. */
+static Tensor *base_buffer(const Node *n, Tensor *g, Tensor **window) {
+    const SliceInfo *s = n->slice;
+    const TensorMeta *m = &n->out[0];
+    Tensor *buffer = NULL;
+    if (amp_is_contiguous(m->ndim, m->shape, s->base_stride)) {
+        Tensor *rows = call_contiguous(g);
+        buffer = rows ? call_clone(rows) : NULL;
+        Py_XDECREF(rows);
+        *window = (Tensor *)Py_XNewRef((PyObject *)buffer);
+        return buffer;
+    }
+    int64_t extent = 1;
+    for (int d = 0; d < m->ndim; d++) {
+        extent += (m->shape[d] ? m->shape[d] - 1 : 0) * s->base_stride[d];
+    }
+    buffer = tensor_new(1, &extent, g->v.dtype, g->v.device);
+    if (buffer && raw_fill(buffer, number_int(0)) == 0) {
+        *window = strided_window(buffer, m->ndim, m->shape, s->base_stride, 0);
+    }
+    if (!*window || call_copy(*window, g) < 0) {
+        Py_CLEAR(buffer);
+    }
+    return buffer;
+}
+
+static int apply_slices(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
+    SliceInfo *s = n->slice;
+    Tensor *g = g_out[0];
+    int failed = -1;
+    Tensor **inner = PyMem_Calloc((size_t)n->nin + 1, sizeof *inner), *whole = NULL, *dense = NULL, *part = NULL, *copy = NULL;
+    if (!inner) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (!(whole = base_buffer(n, g, &dense))) {
+        goto done;
+    }
+    part = strided_window(whole, s->view.ndim, s->view.shape, s->stride, s->offset - s->base_offset);
+    copy = part ? call_clone(part) : NULL;
+    if (!copy || apply_node(t, s->inner, &copy, inner) < 0) {
+        goto done;
+    }
+    for (int i = 1; i < n->nin; i++) {
+        grad[i] = inner[i];
+        inner[i] = NULL;
+    }
+    if (n->edge[0].to) {
+        Tensor *zero = inner[0] ? NULL : call_unary(OP_zeros_like, copy);
+        Tensor *back = inner[0] ? sum_to_meta(inner[0], &s->view) : zero;
+        failed = back ? call_copy(part, back) : -1;
+        Py_XDECREF(back);
+        grad[0] = failed < 0 ? NULL : (Tensor *)Py_NewRef((PyObject *)dense);
+    } else {
+        failed = 0;
+    }
+done:
+    for (int i = 0; i < n->nin; i++) {
+        Py_XDECREF(inner[i]);
+    }
+    PyMem_Free(inner);
+    Py_XDECREF(whole);
+    Py_XDECREF(dense);
+    Py_XDECREF(part);
+    Py_XDECREF(copy);
+    return failed;
+}
+
+static int apply_row(const Task *t, Node *n, Tensor **g_out, Tensor **grad) {
+    const OpRow *row = &amp_rows[n->op];
+    Back b = {.node = n, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
+    b.owned = b.inline_owned;
+    DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
+    f(&b);
+    int failed = b.failed || PyErr_Occurred() ? -1 : 0;
+    for (int i = 0; i < n->nin; i++) {
+        Py_XINCREF(grad[i]);
+    }
+    for (int i = 0; i < b.nowned; i++) {
+        Py_DECREF(b.owned[i]);
+    }
+    if (b.owned != b.inline_owned) {
+        PyMem_Free(b.owned);
+    }
+    return failed;
+}
+
+/* grad: nin entries, zeroed; new references on return. */
+static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
+    if (n->op == NODE_COPY_SLICES) {
+        return apply_slices(t, n, g_out, grad);
+    }
+    if (n->op == NODE_FUNCTION) {
+        return function_backward(n, g_out, grad, t->create_graph);
+    }
+    return apply_row(t, n, g_out, grad);
+}
+
+static int before_node(Task *t, Node *n, Tensor **sum) {
+    if (n->pre_hooks) { /* list of (output number, dict) */
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(n->pre_hooks); i++) {
+            PyObject *pair = PyList_GET_ITEM(n->pre_hooks, i);
+            long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
+            if (sum[nr] && run_hooks(PyTuple_GET_ITEM(pair, 1), &sum[nr]) < 0) {
+                return -1;
+            }
+        }
+    }
+    if (n->retain) { /* list of (output number, weak reference to the tensor) */
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(n->retain); i++) {
+            PyObject *pair = PyList_GET_ITEM(n->retain, i);
+            long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
+            PyObject *o = PyObject_CallNoArgs(PyTuple_GET_ITEM(pair, 1));
+            if (!o) {
+                return -1;
+            }
+            if (tensor_check(o) && sum[nr] && t->accumulate) {
+                Tensor *kept = (Tensor *)o, *g = sum[nr];
+                Tensor *total = kept->grad ? call_binary(OP_add, kept->grad, g) : (Tensor *)Py_NewRef((PyObject *)g);
+                if (!total) {
+                    Py_DECREF(o);
+                    return -1;
+                }
+                Py_XSETREF(kept->grad, total);
+            }
+            Py_DECREF(o);
+        }
+    }
+    for (uint32_t k = 0; k < n->nout; k++) {
+        capture(t, (PyObject *)n, k, sum[k]);
+    }
+    return 0;
+}
+
+static int run_node(Task *t, int64_t i) {
+    enum { FEW = 8 };
+    Node *n = (Node *)t->slot[i].key;
+    Tensor *few[FEW] = {NULL}, **grad = few, **sum = sums_of(&t->slot[i]);
+    bool any = false, wanted = false;
+    if (!sum || before_node(t, n, sum) < 0) {
+        return -1;
+    }
+    for (int k = 0; k < n->nout; k++) {
+        any |= sum[k] != NULL;
+    }
+    for (int k = 0; k < n->nin; k++) {
+        wanted |= n->edge[k].to && t->slot[find_slot(t, n->edge[k].to)].needed;
+    }
+    if (n->nin > FEW && !(grad = PyMem_Calloc((size_t)n->nin, sizeof *grad))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int failed = 0;
+    if (any && wanted) {
+        /* The frame of this node holds the only references to its incoming gradients. */
+        failed = apply_node(t, n, sum, grad);
+        if (!t->keep_graph && !failed) {
+            node_release(n);
+        }
+    }
+    sum = t->slot[i].sum;
+    for (int k = 0; k < n->nout; k++) {
+        Py_CLEAR(sum[k]);
+    }
+    for (int k = 0; k < n->nin; k++) {
+        if (!n->edge[k].to || failed) {
+            Py_XDECREF(grad[k]);
+            continue;
+        }
+        failed = deliver(t, &n->edge[k], &n->in[k], grad[k], true);
+    }
+    if (grad != few) {
+        PyMem_Free(grad);
+    }
+    return failed;
+}
+
+static void task_free(Task *t) {
+    for (int64_t i = 0; i < t->nslots; i++) {
+        TaskSlot *s = &t->slot[i];
+        if (s->sum) {
+            int n = s->is_leaf ? 1 : ((Node *)s->key)->nout;
+            for (int k = 0; k < n; k++) {
+                Py_XDECREF(s->sum[k]);
+            }
+            if (s->sum != &s->first) {
+                PyMem_Free(s->sum);
+            }
+        }
+    }
+    PyMem_Free(t->slot);
+    PyMem_Free(t->table);
+    PyMem_Free(t->heap);
+    PyMem_Free(t->capture);
+}
+
+int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs, Tensor *const *inputs,
+                    bool accumulate_grads, bool allow_unused, Tensor **results) {
+    Task t = {.keep_graph = keep_graph, .create_graph = create_graph, .accumulate = accumulate_grads, .mask = 127, .ncapture = ninputs};
+    uint8_t mode = amp_mode, grad_mode = amp_grad_enabled;
+    int failed = -1;
+    Edge *edges = PyMem_Calloc((size_t)n + 1, sizeof *edges), *held = PyMem_Calloc((size_t)ninputs + 1, sizeof *held);
+    t.table = PyMem_Calloc(128, sizeof *t.table);
+    t.capture = PyMem_Calloc((size_t)ninputs + 1, sizeof *t.capture);
+    if (!edges || !held || !t.table || !t.capture) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (int i = 0; i < ninputs; i++) {
+        if (edge_set(&held[i], inputs[i]) < 0) {
+            goto done;
+        }
+        t.capture[i] = (Capture){.key = held[i].to, .nr = held[i].nr};
+    }
+    for (int i = 0; i < n; i++) {
+        if (edge_set(&edges[i], roots[i]) < 0) {
+            goto done;
+        }
+        if (!edges[i].to) {
+            PyErr_Format(PyExc_RuntimeError, "element %d of tensors does not require grad and does not have a grad_fn: nothing in its history requires a gradient", i);
+            goto done;
+        }
+        int64_t j = find_slot(&t, edges[i].to);
+        if (j < 0 && (j = add_slot(&t, edges[i].to)) < 0) {
+            goto done;
+        }
+        t.slot[j].waiting++;
+    }
+    if (count_uses(&t, 0) < 0 || mark_needed(&t) < 0) {
+        goto done;
+    }
+    t.heap = PyMem_Malloc((size_t)(t.nslots + 1) * sizeof *t.heap);
+    if (!t.heap) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    amp_mode &= (uint8_t)~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
+    amp_grad_enabled = create_graph;
+    for (int i = 0; i < n; i++) {
+        if (deliver(&t, &edges[i], NULL, (Tensor *)Py_NewRef((PyObject *)gradients[i]), false) < 0) {
+            goto done;
+        }
+    }
+    while (t.nheap) {
+        if (run_node(&t, heap_pop(&t)) < 0) {
+            goto done;
+        }
+    }
+    for (int i = 0; i < ninputs && results; i++) {
+        if (!t.capture[i].result && !allow_unused) {
+            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
+                                                "desired behavior.");
+            goto done;
+        }
+        results[i] = (Tensor *)Py_XNewRef((PyObject *)t.capture[i].result);
+    }
+    failed = 0;
+done:
+    amp_mode = mode;
+    amp_grad_enabled = grad_mode;
+    for (int i = 0; i < ninputs && t.capture; i++) {
+        Py_XDECREF(t.capture[i].result);
+    }
+    task_free(&t);
+    for (int i = 0; edges && i < n; i++) {
+        Py_XDECREF(edges[i].to);
+    }
+    for (int i = 0; held && i < ninputs; i++) {
+        Py_XDECREF(held[i].to);
+    }
+    PyMem_Free(edges);
+    PyMem_Free(held);
+    return failed;
+}
+
+/* ---- Python entry ---- */
+
+/* The gradient that a root starts with: given and checked, or 1 for a single element. New reference. */
+static Tensor *root_gradient(Tensor *root, PyObject *given) {
+    if (given && given != Py_None) {
+        if (!tensor_check(given)) {
+            PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s", Py_TYPE(given)->tp_name);
+            return NULL;
+        }
+        Tensor *g = (Tensor *)given;
+        if (g->v.ndim != root->v.ndim || memcmp(g->v.shape, root->v.shape, (size_t)g->v.ndim * sizeof(int64_t))) {
+            PyObject *have = tensor_describe(g), *want = tensor_describe(root);
+            PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[0] is a %U and output[0] is a %U", have, want);
+            Py_XDECREF(have);
+            Py_XDECREF(want);
+            return NULL;
+        }
+        return call_to(g, root->v.dtype, root->v.device);
+    }
+    if (root->v.numel != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs: pass the gradient, or reduce the output to one element first");
+        return NULL;
+    }
+    if (!amp_is_floating(root->v.dtype)) {
+        PyErr_Format(PyExc_RuntimeError, "grad can be implicitly created only for real scalar outputs but got %s", amp_dtype_info[root->v.dtype].name);
+        return NULL;
+    }
+    Tensor *one = tensor_new(root->v.ndim, root->v.shape, root->v.dtype, root->v.device);
+    if (one && raw_fill(one, number_int(1)) < 0) {
+        Py_CLEAR(one);
+    }
+    return one;
+}
+
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs, bool accumulate_grads,
+                            bool allow_unused, PyObject **out) {
+    Py_ssize_t n = PyTuple_GET_SIZE(roots), m = PyTuple_GET_SIZE(inputs);
+    Tensor **g = PyMem_Calloc((size_t)(n + m + 1), sizeof *g), **results = g ? g + n : NULL;
+    int failed = -1;
+    if (!g) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n + m; i++) {
+        PyObject *o = i < n ? PyTuple_GET_ITEM(roots, i) : PyTuple_GET_ITEM(inputs, i - n);
+        if (!tensor_check(o)) {
+            PyErr_Format(PyExc_TypeError, "backward takes Tensors, not %s", Py_TYPE(o)->tp_name);
+            goto done;
+        }
+        if (i >= n && !tensor_requires_grad((Tensor *)o)) {
+            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors does not require grad");
+            goto done;
+        }
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Tensor *root = (Tensor *)PyTuple_GET_ITEM(roots, i);
+        if (!tensor_requires_grad(root)) {
+            PyErr_Format(PyExc_RuntimeError, "element %zd of tensors does not require grad and does not have a grad_fn: nothing in its history requires a gradient", i);
+            goto done;
+        }
+        if (!(g[i] = root_gradient(root, i < PyTuple_GET_SIZE(gradients) ? PyTuple_GET_ITEM(gradients, i) : NULL))) {
+            goto done;
+        }
+    }
+    PyObject *const *items = ((PyTupleObject *)roots)->ob_item, *const *wanted = ((PyTupleObject *)inputs)->ob_item;
+    failed = engine_backward((int)n, (Tensor *const *)items, g, keep_graph, create_graph, (int)m, (Tensor *const *)wanted, accumulate_grads, allow_unused,
+                             accumulate_grads ? NULL : results);
+    if (!failed && out) {
+        *out = PyTuple_New(m);
+        for (Py_ssize_t i = 0; *out && i < m; i++) {
+            PyTuple_SET_ITEM(*out, i, results[i] ? Py_NewRef((PyObject *)results[i]) : Py_NewRef(Py_None));
+        }
+        failed = *out ? 0 : -1;
+    }
+done:
+    for (Py_ssize_t i = 0; i < n + m; i++) {
+        Py_XDECREF(g[i]);
+    }
+    PyMem_Free(g);
+    return failed;
+}
+
+static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *roots, *gradients, *inputs, *out = NULL;
+    int keep, create, accumulate_grads, unused;
+    if (!PyArg_ParseTuple(args, "O!O!ppO!pp", &PyTuple_Type, &roots, &PyTuple_Type, &gradients, &keep, &create, &PyTuple_Type, &inputs, &accumulate_grads,
+                          &unused)) {
+        return NULL;
+    }
+    if (engine_backward_objects(roots, gradients, keep, create, inputs, accumulate_grads, unused, &out) < 0) {
+        return NULL;
+    }
+    return out;
+}
+
+int engine_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"_engine_backward", py_engine_backward, METH_VARARGS,
+         "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused)\n--\n\n"
+         "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
+        {NULL, NULL, 0, NULL},
+    };
+    return PyModule_AddFunctions(module, methods);
+}

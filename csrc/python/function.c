@@ -1,0 +1,583 @@
+/* autograd.Function: a node whose derivative is a Python method.
+ *
+ *   Foo.apply(x, 2, w)   args      x    2    w        one edge per argument, empty for what is no tensor
+ *                        node   edge0 edge1 edge2
+ *                        ctx = an instance of Foo, the node's context
+ *
+ * The ctx keeps what save_for_backward was given. An own output would tie a knot (ctx -> output -> node -> ctx), so it is kept as an alias
+ * without history, which gets the history back while the backward method runs. */
+#include "function.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "../core/autocast.h"
+
+typedef struct Kept {
+    Tensor *t;        /* strong; NULL: None was saved */
+    uint32_t version; /* of its storage when apply ended */
+    int output;       /* number of the own output that t stands for, or -1 */
+} Kept;
+
+typedef struct Context {
+    PyObject_HEAD
+    PyObject *to_save, *dirty, *non_differentiable; /* tuples as given, or NULL */
+    PyObject *needs_input_grad;                     /* tuple of bool, one per argument */
+    Kept *kept;
+    int nkept;
+    bool materialize, released;
+    Node *running; /* borrowed; the node while its backward method runs */
+} Context;
+
+static PyTypeObject *base_type;
+static PyObject *default_setup; /* _FunctionBase.setup_context: not overridden */
+
+/* ---- the ctx object ---- */
+
+static void drop_kept(Context *ctx) {
+    Kept *kept = ctx->kept;
+    int n = ctx->nkept;
+    ctx->kept = NULL;
+    ctx->nkept = 0;
+    for (int i = 0; i < n; i++) {
+        Py_XDECREF(kept[i].t);
+    }
+    PyMem_Free(kept);
+}
+
+static int context_traverse(PyObject *self, visitproc visit, void *arg) {
+    Context *ctx = (Context *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(ctx->to_save);
+    Py_VISIT(ctx->dirty);
+    Py_VISIT(ctx->non_differentiable);
+    Py_VISIT(ctx->needs_input_grad);
+    for (int i = 0; i < ctx->nkept; i++) {
+        Py_VISIT(ctx->kept[i].t);
+    }
+    return 0;
+}
+
+static int context_clear(PyObject *self) {
+    Context *ctx = (Context *)self;
+    Py_CLEAR(ctx->to_save);
+    Py_CLEAR(ctx->dirty);
+    Py_CLEAR(ctx->non_differentiable);
+    Py_CLEAR(ctx->needs_input_grad);
+    drop_kept(ctx);
+    return 0;
+}
+
+static void context_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    context_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    PyErr_Format(PyExc_RuntimeError, "%s is not meant to be instantiated: its methods are static. Call %s.apply(...)", type->tp_name, type->tp_name);
+    return NULL;
+}
+
+static Context *context_make(PyTypeObject *type) {
+    Context *ctx = (Context *)type->tp_alloc(type, 0);
+    if (ctx) {
+        ctx->materialize = true;
+    }
+    return ctx;
+}
+
+static int store_tuple(PyObject **slot, PyObject *args) {
+    Py_XSETREF(*slot, Py_NewRef(args));
+    return 0;
+}
+
+static PyObject *save_for_backward(PyObject *self, PyObject *args) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *o = PyTuple_GET_ITEM(args, i);
+        if (o != Py_None && !tensor_check(o)) {
+            PyErr_Format(PyExc_TypeError, "save_for_backward can only save variables, but argument %zd is of type %s: keep it as an attribute of ctx", i,
+                         Py_TYPE(o)->tp_name);
+            return NULL;
+        }
+    }
+    store_tuple(&((Context *)self)->to_save, args);
+    Py_RETURN_NONE;
+}
+
+static PyObject *mark_dirty(PyObject *self, PyObject *args) {
+    store_tuple(&((Context *)self)->dirty, args);
+    Py_RETURN_NONE;
+}
+
+static PyObject *mark_non_differentiable(PyObject *self, PyObject *args) {
+    store_tuple(&((Context *)self)->non_differentiable, args);
+    Py_RETURN_NONE;
+}
+
+static PyObject *save_for_forward(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(args)) {
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
+    int on = PyObject_IsTrue(value);
+    if (on < 0) {
+        return NULL;
+    }
+    ((Context *)self)->materialize = on;
+    Py_RETURN_NONE;
+}
+
+/* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
+static PyObject *unpack(Context *ctx, const Kept *k) {
+    if (!k->t) {
+        Py_RETURN_NONE;
+    }
+    if (k->t->st->version != k->version) {
+        PyObject *text = tensor_describe(k->t);
+        if (text) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "one of the variables needed for gradient computation has been modified by an inplace operation: a %U saved by %s is at version %u; "
+                         "expected version %u instead. Save a clone of it",
+                         text, Py_TYPE(ctx)->tp_name, k->t->st->version, k->version);
+            Py_DECREF(text);
+        }
+        return NULL;
+    }
+    if (k->output < 0) {
+        return Py_NewRef((PyObject *)k->t);
+    }
+    Tensor *t = tensor_shallow(k->t);
+    if (t && ctx->running) {
+        t->fn = (Node *)Py_NewRef((PyObject *)ctx->running);
+        t->out_nr = (uint32_t)k->output;
+        if (!PyObject_GC_IsTracked((PyObject *)t)) {
+            PyObject_GC_Track((PyObject *)t);
+        }
+    }
+    return (PyObject *)t;
+}
+
+static PyObject *get_saved_tensors(PyObject *self, void *Py_UNUSED(closure)) {
+    Context *ctx = (Context *)self;
+    if (ctx->released) {
+        PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+                                            "freed). Specify retain_graph=True if you need to backward through the graph a second time");
+        return NULL;
+    }
+    if (!ctx->kept && ctx->to_save) { /* still inside forward */
+        return Py_NewRef(ctx->to_save);
+    }
+    PyObject *tuple = PyTuple_New(ctx->nkept);
+    for (int i = 0; tuple && i < ctx->nkept; i++) {
+        PyObject *t = unpack(ctx, &ctx->kept[i]);
+        if (!t) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, t);
+    }
+    return tuple;
+}
+
+static PyObject *or_none(PyObject *o) {
+    return Py_NewRef(o ? o : Py_None);
+}
+
+static PyObject *get_needs_input_grad(PyObject *self, void *Py_UNUSED(closure)) {
+    return or_none(((Context *)self)->needs_input_grad);
+}
+
+static PyObject *get_to_save(PyObject *self, void *Py_UNUSED(closure)) {
+    return or_none(((Context *)self)->to_save);
+}
+
+static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Context *)self)->materialize);
+}
+
+/* ---- apply ---- */
+
+/* Position of t in a tuple by identity, -1 if absent or the tuple is NULL. */
+static Py_ssize_t position(PyObject *tuple, PyObject *t) {
+    for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
+        if (PyTuple_GET_ITEM(tuple, i) == t) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static PyObject *needs_of(PyObject *args, bool *any) {
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    PyObject *needs = PyTuple_New(n);
+    *any = false;
+    for (Py_ssize_t i = 0; needs && i < n; i++) {
+        PyObject *o = PyTuple_GET_ITEM(args, i);
+        bool need = tensor_check(o) && tensor_requires_grad((Tensor *)o);
+        *any |= need;
+        PyTuple_SET_ITEM(needs, i, PyBool_FromLong(need));
+    }
+    return needs;
+}
+
+/* Calls forward, old style with ctx as its first argument or new style with setup_context behind it; nothing is recorded. */
+static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
+    uint8_t recording = amp_grad_enabled;
+    PyObject *setup = PyObject_GetAttrString(cls, "setup_context"), *forward = PyObject_GetAttrString(cls, "forward"), *result = NULL;
+    if (!setup || !forward) {
+        goto done;
+    }
+    amp_grad_enabled = 0;
+    if (setup == default_setup) {
+        Py_ssize_t n = PyTuple_GET_SIZE(args);
+        PyObject *with_ctx = PyTuple_New(n + 1);
+        for (Py_ssize_t i = 0; with_ctx && i <= n; i++) {
+            PyTuple_SET_ITEM(with_ctx, i, Py_NewRef(i ? PyTuple_GET_ITEM(args, i - 1) : (PyObject *)ctx));
+        }
+        result = with_ctx ? PyObject_CallObject(forward, with_ctx) : NULL;
+        Py_XDECREF(with_ctx);
+    } else if ((result = PyObject_CallObject(forward, args))) {
+        PyObject *none = PyObject_CallFunctionObjArgs(setup, (PyObject *)ctx, args, result, NULL);
+        if (!none) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(none);
+    }
+    amp_grad_enabled = recording;
+done:
+    Py_XDECREF(setup);
+    Py_XDECREF(forward);
+    return result;
+}
+
+/* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
+static Node *make_node(PyObject *args) {
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    Node *node = node_new(NODE_FUNCTION, (int)n, 1);
+    for (Py_ssize_t i = 0; node && i < n; i++) {
+        PyObject *o = PyTuple_GET_ITEM(args, i);
+        if (tensor_check(o) && (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0)) {
+            Py_CLEAR(node);
+        }
+    }
+    return node;
+}
+
+/* A node for nout outputs that takes over the edges of `first`. */
+static Node *with_outputs(Node *first, int nout) {
+    if (nout == 1) {
+        return (Node *)Py_NewRef((PyObject *)first);
+    }
+    Node *node = node_new(NODE_FUNCTION, first->nin, nout);
+    for (int i = 0; node && i < node->nin; i++) {
+        node->edge[i] = first->edge[i];
+        first->edge[i] = (Edge){NULL, 0};
+        node->in[i] = first->in[i];
+        if (first->in[i].shape == first->in[i].inline_shape) {
+            node->in[i].shape = node->in[i].inline_shape;
+        } else {
+            first->in[i].shape = first->in[i].inline_shape;
+        }
+    }
+    return node;
+}
+
+static int check_dirty(const Context *ctx, PyObject *outputs) {
+    for (Py_ssize_t i = 0; ctx->dirty && i < PyTuple_GET_SIZE(ctx->dirty); i++) {
+        PyObject *o = PyTuple_GET_ITEM(ctx->dirty, i);
+        if (!tensor_check(o)) {
+            PyErr_Format(PyExc_TypeError, "mark_dirty takes input tensors, not %s", Py_TYPE(o)->tp_name);
+            return -1;
+        }
+        Tensor *t = (Tensor *)o;
+        if (position(outputs, o) < 0) {
+            PyErr_SetString(PyExc_RuntimeError, "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                                                "modified inplace must all be outputs of the Function.");
+            return -1;
+        }
+        if (t->base && amp_grad_enabled) {
+            PyErr_SetString(PyExc_RuntimeError, "a view was marked as dirty by a custom Function: in-place changes of views are not recorded there. Clone it first");
+            return -1;
+        }
+        if (t->flags & TENSOR_REQUIRES_GRAD && !t->fn && amp_grad_enabled) {
+            PyErr_SetString(PyExc_RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation by a custom Function. Clone it first");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void set_history(Tensor *t, Node *node, int nr) {
+    Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
+    t->out_nr = (uint32_t)nr;
+    t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
+    if (!PyObject_GC_IsTracked((PyObject *)t)) {
+        PyObject_GC_Track((PyObject *)t);
+    }
+}
+
+/* What apply returns for output nr. New reference. node NULL: nothing is recorded. */
+static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *o, Node *node, int nr) {
+    if (node && !tensor_check(o)) {
+        node->out[nr].ndim = -1;
+        return Py_NewRef(o);
+    }
+    if (!node || meta_set(&node->out[nr], (Tensor *)o) < 0) {
+        return node ? NULL : Py_NewRef(o);
+    }
+    Tensor *t = (Tensor *)o;
+    bool dirty = position(ctx->dirty, o) >= 0, fixed = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype);
+    if (dirty) {
+        tensor_bump(t);
+        if (!fixed) {
+            set_history(t, node, nr);
+            t->fn_version = t->st->version;
+        }
+        return Py_NewRef(o);
+    }
+    bool foreign = tensor_requires_grad(t) || position(args, o) >= 0; /* someone else's tensor: it keeps its own history */
+    if (fixed && !foreign) {
+        return Py_NewRef(o);
+    }
+    Tensor *out = foreign ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
+    if (out && !fixed) {
+        set_history(out, node, nr);
+        out->fn_version = out->st->version;
+    }
+    return (PyObject *)out;
+}
+
+/* Turns to_save into kept. `raw`: the outputs as forward returned them. */
+static int keep_saved(Context *ctx, PyObject *raw) {
+    Py_ssize_t n = ctx->to_save ? PyTuple_GET_SIZE(ctx->to_save) : 0;
+    if (n == 0) {
+        return 0;
+    }
+    ctx->kept = PyMem_Calloc((size_t)n, sizeof *ctx->kept);
+    if (!ctx->kept) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyTuple_GET_ITEM(ctx->to_save, i);
+        Kept *k = &ctx->kept[ctx->nkept++];
+        k->output = -1;
+        if (o == Py_None) {
+            continue;
+        }
+        Tensor *t = (Tensor *)o;
+        k->version = t->st->version;
+        k->output = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype) ? -1 : (int)position(raw, o);
+        if (k->output >= 0 && !(t->fn && t->fn->context == (PyObject *)ctx)) {
+            k->output = -1; /* an input that was returned as it is: its history is its own */
+        }
+        k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
+        if (!k->t) {
+            return -1;
+        }
+    }
+    Py_CLEAR(ctx->to_save);
+    return 0;
+}
+
+/* Links the outputs of forward to the graph; `raw` is their tuple. New tuple. */
+static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first) {
+    Py_ssize_t n = PyTuple_GET_SIZE(raw);
+    Node *node = NULL;
+    PyObject *outputs = NULL;
+    if (n > UINT8_MAX) {
+        PyErr_Format(PyExc_RuntimeError, "%s returned %zd outputs: at most 255 can be recorded", Py_TYPE(ctx)->tp_name, n);
+        return NULL;
+    }
+    if (check_dirty(ctx, raw) < 0 || (first && n && !(node = with_outputs(first, (int)n)))) {
+        return NULL;
+    }
+    if (node) {
+        node->context = Py_NewRef((PyObject *)ctx);
+    }
+    outputs = PyTuple_New(n);
+    for (Py_ssize_t i = 0; outputs && i < n; i++) {
+        PyObject *o = wrap_output(ctx, args, PyTuple_GET_ITEM(raw, i), node, (int)i);
+        if (!o) {
+            Py_CLEAR(outputs);
+            break;
+        }
+        PyTuple_SET_ITEM(outputs, i, o);
+    }
+    if (outputs && node && keep_saved(ctx, raw) < 0) {
+        Py_CLEAR(outputs);
+    }
+    Py_CLEAR(ctx->dirty);
+    Py_CLEAR(ctx->non_differentiable);
+    Py_XDECREF(node);
+    return outputs;
+}
+
+static PyObject *function_apply(PyObject *cls, PyObject *args) {
+    bool any;
+    PyObject *result = NULL, *raw = NULL, *outputs = NULL;
+    Node *first = NULL;
+    Context *ctx = context_make((PyTypeObject *)cls);
+    if (!ctx || !(ctx->needs_input_grad = needs_of(args, &any))) {
+        goto done;
+    }
+    if (any && amp_grad_enabled && !(first = make_node(args))) {
+        goto done;
+    }
+    if (!(result = run_forward(cls, ctx, args))) {
+        goto done;
+    }
+    raw = PyTuple_Check(result) ? Py_NewRef(result) : PyTuple_Pack(1, result);
+    outputs = raw ? finish(ctx, args, raw, first) : NULL;
+    if (outputs && !PyTuple_Check(result)) {
+        Py_SETREF(outputs, Py_NewRef(PyTuple_GET_ITEM(outputs, 0)));
+    }
+done:
+    Py_XDECREF(first);
+    Py_XDECREF(raw);
+    Py_XDECREF(result);
+    Py_XDECREF(ctx);
+    return outputs;
+}
+
+/* ---- backward ---- */
+
+/* The gradient of output k as the method sees it: zeros or None where it is undefined. New reference. */
+static PyObject *incoming(const Context *ctx, const Node *n, int k, Tensor *g) {
+    const TensorMeta *m = &n->out[k];
+    if (g) {
+        return Py_NewRef((PyObject *)g);
+    }
+    if (!ctx->materialize || m->ndim < 0) {
+        Py_RETURN_NONE;
+    }
+    Tensor *zeros = tensor_new(m->ndim, m->shape, m->dtype, m->device);
+    if (zeros && m->device != AMP_META) {
+        memset(zeros->v.data, 0, (size_t)zeros->v.numel * amp_itemsize(m->dtype));
+    }
+    return (PyObject *)zeros;
+}
+
+static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
+    PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(ctx), "backward"), *result = NULL;
+    PyObject *args = method ? PyTuple_New(n->nout + 1) : NULL;
+    if (!args) {
+        goto done;
+    }
+    PyTuple_SET_ITEM(args, 0, Py_NewRef((PyObject *)ctx));
+    for (int k = 0; k < n->nout; k++) {
+        PyObject *g = incoming(ctx, n, k, g_out[k]);
+        if (!g) {
+            goto done;
+        }
+        PyTuple_SET_ITEM(args, k + 1, g);
+    }
+    Node *outer = ctx->running;
+    ctx->running = n;
+    result = PyObject_CallObject(method, args);
+    ctx->running = outer;
+done:
+    Py_XDECREF(args);
+    Py_XDECREF(method);
+    return result;
+}
+
+/* Distributes what the method returned. Trailing None beyond the arguments are allowed. */
+static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
+    const char *name = Py_TYPE(n->context)->tp_name;
+    Py_ssize_t count = PyTuple_GET_SIZE(returned);
+    while (count > n->nin && PyTuple_GET_ITEM(returned, count - 1) == Py_None) {
+        count--;
+    }
+    if (count != n->nin) {
+        PyErr_Format(PyExc_RuntimeError, "function %sBackward returned an incorrect number of gradients (expected %d, got %zd): one per argument of forward, None "
+                                         "where there is none", name, n->nin, PyTuple_GET_SIZE(returned));
+        return -1;
+    }
+    for (int i = 0; i < n->nin; i++) {
+        PyObject *g = PyTuple_GET_ITEM(returned, i);
+        if (g == Py_None) {
+            continue;
+        }
+        if (!tensor_check(g)) {
+            PyErr_Format(PyExc_TypeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name, Py_TYPE(g)->tp_name, i);
+            return -1;
+        }
+        if (n->edge[i].to) {
+            grad[i] = (Tensor *)Py_NewRef(g);
+        }
+    }
+    return 0;
+}
+
+int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph) {
+    Context *ctx = (Context *)n->context;
+    uint8_t recording = amp_grad_enabled;
+    amp_grad_enabled = create_graph;
+    PyObject *result = call_backward(ctx, n, g_out);
+    amp_grad_enabled = recording;
+    if (!result) {
+        return -1;
+    }
+    PyObject *returned = PyTuple_Check(result) ? Py_NewRef(result) : PyTuple_Pack(1, result);
+    int failed = returned ? store_gradients(n, returned, grad) : -1;
+    Py_XDECREF(returned);
+    Py_DECREF(result);
+    return failed;
+}
+
+void function_release(Node *n) {
+    Context *ctx = (Context *)n->context;
+    if (ctx->kept) {
+        ctx->released = true;
+        drop_kept(ctx);
+    }
+}
+
+/* ---- the type ---- */
+
+static PyObject *setup_context(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED(args)) {
+    PyErr_SetString(PyExc_NotImplementedError, "setup_context is not defined: write it as a static method (ctx, inputs, output), or let forward take ctx");
+    return NULL;
+}
+
+static PyMethodDef context_methods[] = {
+    {"apply", function_apply, METH_VARARGS | METH_CLASS, "apply(*args)\n--\n\nRuns forward and records the Function as one node."},
+    {"setup_context", setup_context, METH_VARARGS | METH_STATIC, "setup_context(ctx, inputs, output)\n--\n\nFills ctx behind a forward that does not take it."},
+    {"save_for_backward", save_for_backward, METH_VARARGS, "save_for_backward(*tensors)\n--\n\nKeeps tensors (or None) for backward; call it once."},
+    {"save_for_forward", save_for_forward, METH_VARARGS, "save_for_forward(*tensors)\n--\n\nAccepted; there is no forward-mode differentiation."},
+    {"mark_dirty", mark_dirty, METH_VARARGS, "mark_dirty(*tensors)\n--\n\nNames inputs that forward changed in place; they must be returned."},
+    {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
+     "mark_non_differentiable(*tensors)\n--\n\nNames outputs that have no gradient."},
+    {"set_materialize_grads", set_materialize_grads, METH_O,
+     "set_materialize_grads(value)\n--\n\nFalse: backward gets None instead of zeros for outputs without gradient."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef context_getset[] = {
+    {"saved_tensors", get_saved_tensors, NULL, "What save_for_backward was given.", NULL},
+    {"needs_input_grad", get_needs_input_grad, NULL, "One bool per argument of forward.", NULL},
+    {"to_save", get_to_save, NULL, "What was given to save_for_backward so far.", NULL},
+    {"materialize_grads", get_materialize, NULL, "Whether undefined gradients reach backward as zeros.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+int function_init(PyObject *module) {
+    PyType_Slot slots[] = {
+        {Py_tp_new, context_new},         {Py_tp_dealloc, context_dealloc}, {Py_tp_traverse, context_traverse}, {Py_tp_clear, context_clear},
+        {Py_tp_methods, context_methods}, {Py_tp_getset, context_getset},   {Py_tp_doc, "Base of autograd.Function and its ctx objects."}, {0, NULL},
+    };
+    PyType_Spec spec = {.name = "ampnative._C._FunctionBase",
+                        .basicsize = sizeof(Context),
+                        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                        .slots = slots};
+    base_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (!base_type || PyModule_AddType(module, base_type) < 0) {
+        return -1;
+    }
+    default_setup = PyObject_GetAttrString((PyObject *)base_type, "setup_context");
+    return default_setup ? grad_mode_init(module) : -1;
+}

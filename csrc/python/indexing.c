@@ -1,0 +1,375 @@
+/* t[key] and t[key] = value. Integers, slices, None and ... give views; tensors and lists of integers or bools select by the index slot. */
+#include <string.h>
+
+#include "classes.h"
+#include "interop.h"
+#include "node.h"
+#include "tensor_methods.h"
+
+enum { MAX_INDICES = 8 };
+
+/* What a key asks for: a view, then index tensors for some of the view's dimensions. */
+typedef struct Selection {
+    Tensor *view;                 /* strong */
+    Tensor *index[AMP_MAX_DIMS];  /* strong, per dimension of the view; NULL: whole dimension */
+    int nindex;
+    bool split;                   /* None, an integer or a slice stood between index tensors */
+    bool basic;                   /* only a view */
+} Selection;
+
+static void selection_done(Selection *s) {
+    Py_XDECREF(s->view);
+    for (int d = 0; d < AMP_MAX_DIMS; d++) {
+        Py_XDECREF(s->index[d]);
+    }
+}
+
+static int replace_view(Selection *s, PyObject *fresh) {
+    if (!fresh) {
+        return -1;
+    }
+    Py_SETREF(s->view, (Tensor *)fresh);
+    return 0;
+}
+
+static int take_int(Selection *s, int dim, int64_t i) {
+    int64_t size = s->view->v.shape[dim];
+    if (i < -size || i >= size) {
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, dim, (long long)size);
+        return -1;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(s->view), arg_int(dim), arg_int(i)};
+    return replace_view(s, run_op(&amp_rows[OP_select], arg, false));
+}
+
+static int take_slice(Selection *s, int dim, PyObject *slice) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(slice, &start, &stop, &step) < 0) {
+        return -1;
+    }
+    if (step < 0) {
+        PyErr_SetString(PyExc_ValueError, "step must be greater than zero: use flip() to reverse a dimension");
+        return -1;
+    }
+    Py_ssize_t n = PySlice_AdjustIndices(s->view->v.shape[dim], &start, &stop, step);
+    if (start == 0 && step == 1 && n == s->view->v.shape[dim]) {
+        return 0;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(s->view), arg_int(dim), arg_int(start), arg_int(n), arg_int(step)};
+    return replace_view(s, run_op(&amp_rows[OP_slice], arg, false));
+}
+
+static int take_none(Selection *s, int dim) {
+    return replace_view(s, (PyObject *)call_unsqueeze(s->view, dim));
+}
+
+/* A bool tensor of k dimensions stands for the k columns of its nonzero(). */
+static int take_mask(Selection *s, int *dim, Tensor *mask) {
+    if (mask->v.ndim == 0) { /* x[True]: a new dimension of size 1, taken or not */
+        if (take_none(s, *dim) < 0) {
+            return -1;
+        }
+        Tensor *flat = call_unsqueeze(mask, 0), *where = call_unary(OP_nonzero, flat);
+        Tensor *column = where ? call_reshape(where, 1, &where->v.shape[0]) : NULL;
+        Py_XDECREF(flat);
+        Py_XDECREF(where);
+        s->index[(*dim)++] = column;
+        s->nindex++;
+        return column ? 0 : -1;
+    }
+    if (*dim + mask->v.ndim > s->view->v.ndim) {
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", s->view->v.ndim);
+        return -1;
+    }
+    for (int k = 0; k < mask->v.ndim; k++) {
+        if (mask->v.shape[k] != s->view->v.shape[*dim + k]) {
+            PyErr_Format(PyExc_IndexError, "The shape of the mask at dimension %d (%lld) does not match the shape of the indexed tensor at dimension %d (%lld)", k,
+                         (long long)mask->v.shape[k], *dim + k, (long long)s->view->v.shape[*dim + k]);
+            return -1;
+        }
+    }
+    Tensor *where = call_unary(OP_nonzero, mask);
+    for (int k = 0; where && k < mask->v.ndim; k++) {
+        Arg arg[MAX_ARGS] = {arg_tensor(where), arg_int(1), arg_int(k)};
+        Tensor *column = run_op_tensor(OP_select, arg);
+        s->index[(*dim)++] = column;
+        s->nindex++;
+        if (!column) {
+            Py_CLEAR(where);
+        }
+    }
+    Py_XDECREF(where);
+    return where ? 0 : -1;
+}
+
+static int take_tensor(Selection *s, int *dim, Tensor *t) {
+    if (t->v.dtype == AMP_BOOL || t->v.dtype == AMP_UINT8) {
+        Tensor *mask = t->v.dtype == AMP_BOOL ? (Tensor *)Py_NewRef(t) : call_cast(t, AMP_BOOL);
+        int failed = mask ? take_mask(s, dim, mask) : -1;
+        Py_XDECREF(mask);
+        return failed;
+    }
+    if (!amp_is_integral(t->v.dtype)) {
+        PyErr_Format(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors, not %s", amp_dtype_info[t->v.dtype].name);
+        return -1;
+    }
+    if (*dim >= s->view->v.ndim) {
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", s->view->v.ndim);
+        return -1;
+    }
+    Tensor *index = call_to(t, AMP_INT64, s->view->v.device);
+    s->index[(*dim)++] = index;
+    s->nindex++;
+    return index ? 0 : -1;
+}
+
+static bool is_integer(PyObject *o) {
+    return (PyLong_Check(o) && !PyBool_Check(o)) || (array_scalar_check(o) && PyIndex_Check(o));
+}
+
+static bool is_scalar_index(PyObject *o) {
+    return tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && amp_is_integral(((Tensor *)o)->v.dtype) && ((Tensor *)o)->v.dtype != AMP_BOOL &&
+           ((Tensor *)o)->v.dtype != AMP_UINT8;
+}
+
+/* How many dimensions of the tensor a key item uses up. */
+static int consumes(PyObject *o) {
+    if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) {
+        return 0;
+    }
+    if (tensor_check(o) && ((Tensor *)o)->v.dtype == AMP_BOOL) {
+        return ((Tensor *)o)->v.ndim;
+    }
+    if (array_check(o)) {
+        Tensor *t = tensor_for_reading(o);
+        int n = t && t->v.dtype == AMP_BOOL ? t->v.ndim : 1;
+        Py_XDECREF(t);
+        PyErr_Clear();
+        return n;
+    }
+    return 1;
+}
+
+static int take_item(Selection *s, PyObject *o, int *dim) {
+    if (is_integer(o) || is_scalar_index(o)) {
+        PyObject *index = PyNumber_Index(o);
+        int64_t i = index ? PyLong_AsLongLong(index) : -1;
+        Py_XDECREF(index);
+        if (i == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        if (*dim >= s->view->v.ndim) {
+            PyErr_Format(PyExc_IndexError, s->view->v.ndim ? "too many indices for tensor of dimension %d"
+                                                            : "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a Python number",
+                         s->view->v.ndim);
+            return -1;
+        }
+        return take_int(s, *dim, i);
+    }
+    if (PySlice_Check(o)) {
+        if (*dim >= s->view->v.ndim) {
+            PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", s->view->v.ndim);
+            return -1;
+        }
+        int failed = take_slice(s, *dim, o);
+        (*dim)++;
+        return failed;
+    }
+    if (o == Py_None) {
+        int failed = take_none(s, *dim);
+        (*dim)++;
+        return failed;
+    }
+    Tensor *t = NULL;
+    if (tensor_check(o)) {
+        t = (Tensor *)Py_NewRef(o);
+    } else if (PyBool_Check(o) || PyList_Check(o) || PyTuple_Check(o) || array_check(o) || PyRange_Check(o)) {
+        t = array_check(o) ? tensor_for_reading(o) : tensor_from_data(o, -1, AMP_CPU);
+        if (t && t->v.numel == 0 && amp_is_floating(t->v.dtype)) { /* [] */
+            Py_SETREF(t, call_cast(t, AMP_INT64));
+        }
+    } else {
+        PyErr_Format(PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
+                     Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    int failed = t ? take_tensor(s, dim, t) : -1;
+    Py_XDECREF(t);
+    return failed;
+}
+
+/* In place through s->view. Integers between index tensors become views first, which keeps PyTorch's placement rule for all but that
+ * corner: `split` is set where something stood between two index tensors. */
+static int select_key(Tensor *t, PyObject *key, Selection *s) {
+    PyObject *const *items = &key;
+    Py_ssize_t n = 1;
+    if (PyTuple_Check(key)) {
+        items = ((PyTupleObject *)key)->ob_item;
+        n = PyTuple_GET_SIZE(key);
+    }
+    memset(s, 0, sizeof *s);
+    s->view = (Tensor *)Py_NewRef(t);
+    int used = 0, dots = 0, dim = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        used += consumes(items[i]);
+        dots += items[i] == Py_Ellipsis;
+    }
+    if (dots > 1) {
+        PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
+        return -1;
+    }
+    if (used > t->v.ndim) {
+        PyErr_Format(PyExc_IndexError, t->v.ndim || n > 1 ? "too many indices for tensor of dimension %d"
+                                                           : "invalid index of a %d-dim tensor. Use `tensor.item()` to convert it to a Python number",
+                     t->v.ndim);
+        return -1;
+    }
+    int last_index = -2;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (items[i] == Py_Ellipsis) {
+            dim += t->v.ndim - used;
+            continue;
+        }
+        int before = s->nindex;
+        if (take_item(s, items[i], &dim) < 0) {
+            return -1;
+        }
+        if (s->nindex > before) {
+            s->split |= last_index >= 0 && (Py_ssize_t)last_index != i - 1;
+            last_index = (int)i;
+        }
+    }
+    s->basic = s->nindex == 0;
+    return 0;
+}
+
+/* Index tensors in one run of dimensions: permutes the view if they are apart. *adjacent tells where their result goes. */
+static int gather_indices(Selection *s, Tensor **list, int *n, int *first, bool *adjacent) {
+    int64_t order[AMP_MAX_DIMS];
+    int count = 0, lowest = -1, highest = -1, k = 0;
+    for (int d = 0; d < s->view->v.ndim; d++) {
+        if (s->index[d]) {
+            lowest = lowest < 0 ? d : lowest;
+            highest = d;
+            if (count < MAX_INDICES) {
+                list[count] = s->index[d];
+            }
+            count++;
+        }
+    }
+    if (count > MAX_INDICES) {
+        PyErr_Format(PyExc_IndexError, "at most %d index tensors are supported, got %d", MAX_INDICES, count);
+        return -1;
+    }
+    *n = count;
+    bool run = highest - lowest + 1 == count;
+    *adjacent = run && !s->split;
+    *first = lowest;
+    if (run) {
+        return 0;
+    }
+    *first = 0;
+    for (int d = 0; d < s->view->v.ndim; d++) {
+        if (s->index[d]) {
+            order[k++] = d;
+        }
+    }
+    for (int d = 0; d < s->view->v.ndim; d++) {
+        if (!s->index[d]) {
+            order[k++] = d;
+        }
+    }
+    return replace_view(s, (PyObject *)call_permute(s->view, order));
+}
+
+PyObject *tensor_getitem(PyObject *self, PyObject *key) {
+    Selection s;
+    PyObject *result = NULL;
+    if (select_key((Tensor *)self, key, &s) < 0) {
+        goto done;
+    }
+    if (s.basic) {
+        result = s.view == (Tensor *)self ? (PyObject *)call_unary(OP_alias, s.view) : Py_NewRef((PyObject *)s.view);
+        goto done;
+    }
+    Tensor *list[MAX_INDICES];
+    int n, first;
+    bool adjacent;
+    if (gather_indices(&s, list, &n, &first, &adjacent) < 0) {
+        goto done;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(s.view), {.kind = ARG_TENSORS, .n = n, .ts = list}, arg_int(first), arg_int(adjacent)};
+    result = run_op(&amp_rows[OP_index], arg, false);
+done:
+    selection_done(&s);
+    return result;
+}
+
+/* The right-hand side as a tensor: numbers become 0-dim tensors of the target's dtype. New reference. */
+static Tensor *value_tensor(Tensor *target, PyObject *value) {
+    if (tensor_check(value)) {
+        Tensor *v = (Tensor *)value;
+        return v->v.device == target->v.device || v->v.ndim == 0 ? call_to(v, v->v.dtype, target->v.device) : (Tensor *)Py_NewRef(value);
+    }
+    if (array_check(value)) {
+        return tensor_for_reading(value);
+    }
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+        return tensor_from_data(value, target->v.dtype, target->v.device);
+    }
+    Number number;
+    if (!PyFloat_Check(value) && !PyLong_Check(value) && !PyComplex_Check(value) && !array_scalar_check(value)) {
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to a tensor of %s", Py_TYPE(value)->tp_name, amp_dtype_info[target->v.dtype].name);
+        return NULL;
+    }
+    if (number_from_object(value, &number) < 0) {
+        return NULL;
+    }
+    return tensor_from_number(number, target->v.dtype, target->v.device, false);
+}
+
+/* Leading dimensions of size 1 that the target does not have are dropped, as in PyTorch. */
+static Tensor *fit_value(Tensor *value, int ndim) {
+    int extra = value->v.ndim - ndim, drop = 0;
+    while (drop < extra && value->v.shape[drop] == 1) {
+        drop++;
+    }
+    return drop > 0 ? call_reshape(value, value->v.ndim - drop, value->v.shape + drop) : (Tensor *)Py_NewRef(value);
+}
+
+int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
+    Selection s;
+    int failed = -1;
+    Tensor *raw = NULL, *fit = NULL;
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
+        return -1;
+    }
+    if (select_key((Tensor *)self, key, &s) < 0 || !(raw = value_tensor((Tensor *)self, value))) {
+        goto done;
+    }
+    if (s.basic) {
+        fit = fit_value(raw, s.view->v.ndim);
+        failed = fit ? call_copy(s.view, fit) : -1;
+        goto done;
+    }
+    Tensor *list[MAX_INDICES];
+    int n, first;
+    bool adjacent;
+    if (gather_indices(&s, list, &n, &first, &adjacent) < 0) {
+        goto done;
+    }
+    fit = call_cast(raw, s.view->v.dtype);
+    if (!fit) {
+        goto done;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(s.view), {.kind = ARG_TENSORS, .n = n, .ts = list}, arg_tensor(fit), arg_int(first), arg_int(adjacent), arg_bool(false)};
+    PyObject *written = run_op(&amp_rows[OP_index_put], arg, true);
+    failed = written ? 0 : -1;
+    Py_XDECREF(written);
+done:
+    selection_done(&s);
+    Py_XDECREF(raw);
+    Py_XDECREF(fit);
+    return failed;
+}

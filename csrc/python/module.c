@@ -1,0 +1,263 @@
+/* ampnative._C: makes the one process-wide state and fills the module. */
+#include <string.h>
+
+#include "../cuda/emulated.h"
+#include "autocast_region.h"
+#include "function.h"
+#include "interop.h"
+#include "node.h"
+#include "tensor_methods.h"
+
+const char *amp_isa_error(void);
+
+State amp_state = {.default_dtype = AMP_FLOAT32};
+
+/* ---- small functions of the module ---- */
+
+static PyObject *set_default_dtype(PyObject *Py_UNUSED(self), PyObject *dtype) {
+    int id = dtype_parse(dtype);
+    if (id < 0) {
+        return NULL;
+    }
+    if (!amp_is_floating(id)) {
+        PyErr_Format(PyExc_TypeError, "only floating-point types are supported as the default type, not %s", amp_dtype_info[id].name);
+        return NULL;
+    }
+    amp_state.default_dtype = id;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_default_dtype(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return dtype_object(amp_state.default_dtype);
+}
+
+static PyObject *promote_types(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *a, *b;
+    if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b)) {
+        return NULL;
+    }
+    int x = dtype_parse(a), y = x < 0 ? -1 : dtype_parse(b);
+    return y < 0 ? NULL : dtype_object(amp_promote_dtypes(x, y));
+}
+
+static PyObject *can_cast(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *a, *b;
+    if (!PyArg_ParseTuple(args, "OO:can_cast", &a, &b)) {
+        return NULL;
+    }
+    int from = dtype_parse(a), to = from < 0 ? -1 : dtype_parse(b);
+    if (to < 0) {
+        return NULL;
+    }
+    bool both_integral = amp_is_integral(from) && amp_is_integral(to);
+    return PyBool_FromLong((amp_dtype_info[from].category <= amp_dtype_info[to].category || both_integral) && !(to == AMP_BOOL && from != AMP_BOOL));
+}
+
+/* A tensor, or a Python number as a wrapped tensor. New reference. */
+static Tensor *operand(PyObject *o) {
+    if (tensor_check(o)) {
+        return (Tensor *)Py_NewRef(o);
+    }
+    Number n;
+    if (number_from_object(o, &n) < 0) {
+        return NULL;
+    }
+    return tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true);
+}
+
+static PyObject *result_type(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *a, *b;
+    if (!PyArg_ParseTuple(args, "OO:result_type", &a, &b)) {
+        return NULL;
+    }
+    Tensor *t[2] = {operand(a), NULL};
+    t[1] = t[0] ? operand(b) : NULL;
+    PyObject *result = t[1] ? dtype_object(promote_tensors(2, t)) : NULL;
+    Py_XDECREF(t[0]);
+    Py_XDECREF(t[1]);
+    return result;
+}
+
+static PyObject *manual_seed(PyObject *Py_UNUSED(self), PyObject *seed) {
+    PyObject *generator = PyObject_GetAttrString(amp_state.module, "default_generator");
+    PyObject *result = generator ? PyObject_CallMethod(generator, "manual_seed", "O", seed) : NULL;
+    Py_XDECREF(generator);
+    return result;
+}
+
+static PyObject *cuda_emulated(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(amp_state.cuda_emulated);
+}
+
+static PyObject *set_cuda_emulated(PyObject *Py_UNUSED(self), PyObject *on) {
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) {
+        return NULL;
+    }
+    amp_state.cuda_emulated = (uint8_t)truth;
+    Py_RETURN_NONE;
+}
+
+static int memory_device(PyObject *o) {
+    int device = device_parse(o);
+    if (device == AMP_META) {
+        PyErr_SetString(PyExc_ValueError, "device meta has no memory");
+        return -1;
+    }
+    return device;
+}
+
+static PyObject *memory_stats(PyObject *Py_UNUSED(self), PyObject *o) {
+    int device = memory_device(o);
+    if (device < 0) {
+        return NULL;
+    }
+    MemoryStats s = amp_memory_stats((Device)device);
+    return Py_BuildValue("(LLLLL)", (long long)s.allocated, (long long)s.peak, (long long)s.reserved, (long long)s.allocations, (long long)s.frees);
+}
+
+static PyObject *memory_reset_peak(PyObject *Py_UNUSED(self), PyObject *o) {
+    int device = memory_device(o);
+    if (device < 0) {
+        return NULL;
+    }
+    amp_memory_reset_peak((Device)device);
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_empty_cache(PyObject *Py_UNUSED(self), PyObject *o) {
+    int device = memory_device(o);
+    if (device < 0) {
+        return NULL;
+    }
+    amp_memory_empty_cache((Device)device);
+    Py_RETURN_NONE;
+}
+
+static PyObject *isa_name(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyUnicode_FromString(amp_isa_name(amp_isa()));
+}
+
+static PyObject *set_isa(PyObject *Py_UNUSED(self), PyObject *name) {
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    if (!text || amp_isa_set_cap(text) < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_ValueError, "unknown instruction-set level %R: use baseline, avx2, avx512 or amx", name);
+        }
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLong(amp_get_num_threads());
+}
+
+static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *n) {
+    if (!PyLong_Check(n) || PyBool_Check(n)) {
+        PyErr_Format(PyExc_TypeError, "set_num_threads expects an int, but got %s", Py_TYPE(n)->tp_name);
+        return NULL;
+    }
+    long count = PyLong_AsLong(n);
+    if (count <= 0 || count > 4096) {
+        PyErr_SetString(PyExc_RuntimeError, "set_num_threads expects a positive integer of at most 4096");
+        return NULL;
+    }
+    amp_set_num_threads((int)count);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(dtype, /)\n--\n\nSets the dtype of Python floats and of factories without dtype=."},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS, "get_default_dtype()\n--\n\nThe dtype of Python floats and of factories without dtype=."},
+    {"promote_types", promote_types, METH_VARARGS, "promote_types(type1, type2)\n\nThe smallest dtype that both go to."},
+    {"can_cast", can_cast, METH_VARARGS, "can_cast(from_, to)\n\nWhether an in-place op may write one dtype into the other."},
+    {"result_type", result_type, METH_VARARGS, "result_type(tensor1, tensor2)\n\nThe dtype of an operation on the two, tensors or numbers."},
+    {"manual_seed", manual_seed, METH_O, "manual_seed(seed, /)\n--\n\nSeeds the default generator and returns it."},
+    {"_cuda_emulated", cuda_emulated, METH_NOARGS, "Whether device cuda runs on the CPU."},
+    {"_set_cuda_emulated", set_cuda_emulated, METH_O, "Switches the emulation of device cuda."},
+    {"_memory_stats", memory_stats, METH_O, "(allocated, peak, reserved, allocations, frees) of a device, in bytes and counts."},
+    {"_memory_reset_peak", memory_reset_peak, METH_O, "Starts the peak anew."},
+    {"_memory_empty_cache", memory_empty_cache, METH_O, "Gives unused blocks back."},
+    {"isa_name", isa_name, METH_NOARGS, "isa_name()\n--\n\nThe instruction-set level in use."},
+    {"_set_isa", set_isa, METH_O, "Caps the instruction-set level: for tests."},
+    {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that kernels may use."},
+    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- parts of the state ---- */
+
+static int return_types_init(PyObject *module) {
+    static PyStructSequence_Field fields[] = {{"values", "extreme values"}, {"indices", "where they stand"}, {NULL, NULL}};
+    static PyStructSequence_Desc descs[2] = {{"ampnative.return_types.max", NULL, fields, 2}, {"ampnative.return_types.min", NULL, fields, 2}};
+    for (int i = 0; i < 2; i++) {
+        amp_state.return_types[i] = (PyObject *)PyStructSequence_NewType(&descs[i]);
+        if (!amp_state.return_types[i] || PyModule_AddObjectRef(module, i ? "_return_min" : "_return_max", amp_state.return_types[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* A submodule of the dtype objects alone, so that the package can import them without naming each. */
+static int dtypes_module_init(PyObject *module) {
+    static const char name[] = "ampnative._C.dtypes";
+    PyObject *sub = PyModule_New(name), *dict = PyModule_GetDict(module), *key, *value;
+    Py_ssize_t at = 0;
+    int failed = sub ? 0 : -1;
+    while (!failed && PyDict_Next(dict, &at, &key, &value)) {
+        if (Py_TYPE(value) == amp_state.dtype_type) {
+            failed = PyObject_SetAttr(sub, key, value);
+        }
+    }
+    failed = failed || PyDict_SetItemString(PyImport_GetModuleDict(), name, sub) < 0 || PyModule_AddObjectRef(module, "dtypes", sub) < 0;
+    Py_XDECREF(sub);
+    return failed ? -1 : 0;
+}
+
+static int check_environment(void) {
+    const char *isa = amp_isa_error();
+    if (isa) {
+        PyErr_Format(PyExc_ImportError, "%s", isa);
+        return -1;
+    }
+    const char *emulate = getenv("AMPNATIVE_EMULATE_CUDA");
+    amp_state.cuda_emulated = emulate && !strcmp(emulate, "1");
+    return 0;
+}
+
+static int module_exec(PyObject *module) {
+    if (amp_state.module) {
+        PyErr_SetString(PyExc_ImportError, "ampnative._C can be loaded once per process: it keeps one process-wide state, and does not support sub-interpreters");
+        return -1;
+    }
+    if (check_environment() < 0) {
+        return -1;
+    }
+    amp_state.module = Py_NewRef(module);
+    amp_emulated_init();
+    if (op_entries_init(module) < 0 || types_init(module) < 0 || dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || return_types_init(module) < 0 ||
+        array_init(module) < 0 || interop_init(module) < 0 || engine_init(module) < 0 || autocast_init(module) < 0 || function_init(module) < 0 ||
+        list_ops_init(module) < 0 || module_base_init(module) < 0 || PyModule_AddFunctions(module, functions) < 0) {
+        return -1;
+    }
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__C(void) {
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_exec, (void *)module_exec},
+#if PY_VERSION_HEX >= 0x030c0000
+        {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* one process-wide state, as NumPy */
+#endif
+        {0, NULL},
+    };
+    static PyModuleDef def = {
+        .m_base = PyModuleDef_HEAD_INIT,
+        .m_name = "ampnative._C",
+        .m_doc = "The native core of ampnative: tensors, autograd, autocast, optimizer kernels.",
+        .m_slots = slots,
+    };
+    return PyModuleDef_Init(&def);
+}

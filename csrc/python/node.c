@@ -1,0 +1,684 @@
+/* Graph nodes: life, recording, histories of views. */
+#include "node.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "autocast_region.h"
+#include "derivatives/derivatives.h"
+
+enum { NODE_POOL = 8192 };
+static PyObject *node_pool[NODE_POOL];
+static int node_pooled;
+static uint64_t next_seq = 1;
+
+bool grad_recording(void) {
+    return amp_grad_enabled;
+}
+
+/* ---- metadata ---- */
+
+static int meta_set_shape(TensorMeta *m, int ndim, const int64_t *shape) {
+    m->ndim = (int8_t)ndim;
+    m->shape = m->inline_shape;
+    if (ndim > AMP_INLINE_DIMS) {
+        m->shape = PyMem_Malloc((size_t)ndim * sizeof *shape);
+        if (!m->shape) {
+            m->ndim = 0;
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    memcpy(m->shape, shape, (size_t)ndim * sizeof *shape);
+    return 0;
+}
+
+int meta_set(TensorMeta *m, const Tensor *t) {
+    m->dtype = t->v.dtype;
+    m->device = t->v.device;
+    return meta_set_shape(m, t->v.ndim, t->v.shape);
+}
+
+void meta_clear(TensorMeta *m) {
+    if (m->shape != m->inline_shape) {
+        PyMem_Free(m->shape);
+    }
+    m->shape = m->inline_shape;
+    m->ndim = 0;
+}
+
+/* ---- life ---- */
+
+/* Edges, input and output metadata in one block; small ones come from a free list, because nodes come and go with every op. */
+typedef struct Block {
+    struct Block *next;
+} Block;
+enum { SMALL_IN = 3, SMALL_BLOCKS = 4096 };
+static Block *small_blocks;
+static int nsmall;
+
+static size_t block_bytes(int nin, int nout) {
+    return (size_t)nin * (sizeof(Edge) + sizeof(TensorMeta)) + (size_t)nout * sizeof(TensorMeta);
+}
+
+static void *block_take(int nin, int nout) {
+    if (nin <= SMALL_IN && nout == 1) {
+        if (small_blocks) {
+            Block *b = small_blocks;
+            small_blocks = b->next;
+            nsmall--;
+            return b;
+        }
+        return PyMem_Malloc(block_bytes(SMALL_IN, 1));
+    }
+    return PyMem_Malloc(block_bytes(nin, nout));
+}
+
+static void block_give(void *block, int nin, int nout) {
+    if (nin <= SMALL_IN && nout == 1 && nsmall < SMALL_BLOCKS) {
+        Block *b = block;
+        b->next = small_blocks;
+        small_blocks = b;
+        nsmall++;
+        return;
+    }
+    PyMem_Free(block);
+}
+
+Node *node_new(int op, int nin, int nout) {
+    Node *n;
+    if (node_pooled) {
+        n = (Node *)PyObject_Init(node_pool[--node_pooled], amp_state.node_type);
+    } else if (!(n = PyObject_GC_New(Node, amp_state.node_type))) {
+        return NULL;
+    }
+    memset((char *)n + sizeof(PyObject), 0, sizeof *n - sizeof(PyObject));
+    char *block = block_take(nin, nout);
+    if (!block) {
+        Py_DECREF(n);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    n->op = (uint16_t)op;
+    n->nin = nin;
+    n->nout = (uint8_t)nout;
+    n->seq = next_seq++;
+    n->edge = (Edge *)(void *)block;
+    n->in = (TensorMeta *)(void *)(block + (size_t)nin * sizeof(Edge));
+    n->out = n->in + nin;
+    for (int i = 0; i < nin; i++) {
+        n->edge[i] = (Edge){NULL, 0};
+    }
+    for (int i = 0; i < nin + nout; i++) {
+        n->in[i].ndim = 0;
+        n->in[i].dtype = AMP_FLOAT32;
+        n->in[i].device = AMP_CPU;
+        n->in[i].shape = n->in[i].inline_shape;
+    }
+    PyObject_GC_Track((PyObject *)n);
+    return n;
+}
+
+static void free_arg(Arg *a) {
+    if (a->kind == ARG_INTS) {
+        PyMem_Free(a->ints);
+    } else if (a->kind == ARG_STR) {
+        PyMem_Free((char *)(uintptr_t)a->s);
+    }
+}
+
+void node_release(Node *n) {
+    bool saved = false;
+    for (int i = 0; i < SAVED_SLOTS; i++) {
+        if (n->saved[i].t) {
+            saved = true;
+            Py_CLEAR(n->saved[i].t);
+        }
+    }
+    for (int i = 0; i < n->nlist; i++) {
+        saved = true;
+        Py_CLEAR(n->list[i].t);
+    }
+    if (n->op == NODE_FUNCTION && n->context) {
+        function_release(n);
+    }
+    if (saved) {
+        n->state |= NODE_RELEASED;
+    }
+    if (n->slice && n->slice->inner) {
+        node_release(n->slice->inner);
+        n->state |= n->slice->inner->state & NODE_RELEASED;
+    }
+}
+
+static void slice_free(SliceInfo *s) {
+    Py_CLEAR(s->inner);
+    meta_clear(&s->view);
+    PyMem_Free(s->stride);
+    PyMem_Free(s);
+}
+
+static int node_clear(PyObject *self) {
+    Node *n = (Node *)self;
+    for (int i = 0; i < n->nin; i++) {
+        Py_CLEAR(n->edge[i].to);
+    }
+    for (int i = 0; i < SAVED_SLOTS; i++) {
+        Py_CLEAR(n->saved[i].t);
+    }
+    for (int i = 0; i < n->nlist; i++) {
+        Py_CLEAR(n->list[i].t);
+    }
+    Py_CLEAR(n->context);
+    Py_CLEAR(n->pre_hooks);
+    Py_CLEAR(n->retain);
+    if (n->slice) {
+        Py_CLEAR(n->slice->inner);
+    }
+    return 0;
+}
+
+static int node_traverse(PyObject *self, visitproc visit, void *arg) {
+    Node *n = (Node *)self;
+    Py_VISIT(Py_TYPE(self));
+    for (int i = 0; i < n->nin; i++) {
+        Py_VISIT(n->edge[i].to);
+    }
+    for (int i = 0; i < SAVED_SLOTS; i++) {
+        Py_VISIT(n->saved[i].t);
+    }
+    for (int i = 0; i < n->nlist; i++) {
+        Py_VISIT(n->list[i].t);
+    }
+    Py_VISIT(n->context);
+    Py_VISIT(n->pre_hooks);
+    Py_VISIT(n->retain);
+    if (n->slice) {
+        Py_VISIT(n->slice->inner);
+    }
+    return 0;
+}
+
+static void node_free(Node *n) {
+    PyTypeObject *type = Py_TYPE(n);
+    if (n->weak) {
+        PyObject_ClearWeakRefs((PyObject *)n);
+    }
+    node_clear((PyObject *)n);
+    for (int i = 0; i < n->narg; i++) {
+        free_arg(&n->arg[i]);
+    }
+    PyMem_Free(n->arg);
+    PyMem_Free(n->list);
+    if (n->slice) {
+        slice_free(n->slice);
+    }
+    if (n->edge) {
+        for (int i = 0; i < n->nin + n->nout; i++) {
+            meta_clear(&n->in[i]);
+        }
+        block_give(n->edge, n->nin, n->nout);
+    }
+    if (node_pooled < NODE_POOL) {
+        node_pool[node_pooled++] = (PyObject *)n;
+    } else {
+        type->tp_free((PyObject *)n);
+    }
+    Py_DECREF(type);
+}
+
+/* A dying node lets go of its inputs' nodes, which may die in turn: they queue up here and are freed in a loop, so that a graph may be
+ * as deep as memory allows. `edge[0].to` of a queued node is its link; its real edges were moved out first. */
+static PyObject **dying;
+static Py_ssize_t ndying, dying_cap;
+static bool draining;
+
+static void node_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    if (draining) {
+        if (ndying == dying_cap) {
+            Py_ssize_t cap = dying_cap ? 2 * dying_cap : 256;
+            PyObject **more = PyMem_Realloc(dying, (size_t)cap * sizeof *more);
+            if (!more) { /* recursion is what is left without memory */
+                node_free((Node *)self);
+                return;
+            }
+            dying = more;
+            dying_cap = cap;
+        }
+        dying[ndying++] = self;
+        return;
+    }
+    draining = true;
+    node_free((Node *)self);
+    while (ndying) {
+        node_free((Node *)dying[--ndying]);
+    }
+    draining = false;
+}
+
+/* ---- recording ---- */
+
+int edge_set(Edge *e, Tensor *t) {
+    Node *fn;
+    uint32_t nr;
+    if (tensor_history(t, &fn, &nr) < 0) {
+        return -1;
+    }
+    if (fn) {
+        *e = (Edge){(PyObject *)fn, nr};
+    } else if (t->flags & TENSOR_REQUIRES_GRAD) {
+        *e = (Edge){Py_NewRef((PyObject *)t), 0};
+    } else {
+        *e = (Edge){NULL, 0};
+    }
+    return 0;
+}
+
+static void track(Tensor *t) {
+    if (!PyObject_GC_IsTracked((PyObject *)t)) {
+        PyObject_GC_Track((PyObject *)t);
+    }
+}
+
+static int copy_args(Node *n, const Arg *arg, int narg) {
+    n->arg = PyMem_Calloc((size_t)narg, sizeof *arg);
+    if (!n->arg) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    n->narg = (uint8_t)narg;
+    for (int i = 0; i < narg; i++) {
+        n->arg[i] = arg[i];
+        if (arg[i].kind == ARG_TENSOR || arg[i].kind == ARG_TENSORS || arg[i].kind == ARG_ANY) {
+            n->arg[i].o = NULL;
+        } else if (arg[i].kind == ARG_INTS) {
+            size_t bytes = (size_t)arg[i].n * sizeof(int64_t);
+            n->arg[i].ints = PyMem_Malloc(bytes ? bytes : 1);
+            if (!n->arg[i].ints) {
+                n->arg[i].kind = ARG_NONE;
+                PyErr_NoMemory();
+                return -1;
+            }
+            if (bytes) {
+                memcpy(n->arg[i].ints, arg[i].ints, bytes);
+            }
+        } else if (arg[i].kind == ARG_STR) {
+            char *text = PyMem_Malloc(strlen(arg[i].s) + 1);
+            if (!text) {
+                n->arg[i].kind = ARG_NONE;
+                PyErr_NoMemory();
+                return -1;
+            }
+            strcpy(text, arg[i].s);
+            n->arg[i].s = text;
+        }
+    }
+    return 0;
+}
+
+static int save_output(Node *n, int slot, Tensor *t) {
+    Tensor *alias = tensor_shallow(t);
+    if (!alias) {
+        return -1;
+    }
+    /* The alias stands for t: fn is filled in when it is read (back_saved). */
+    n->saved[slot] = (Saved){alias, t->st->version};
+    return 0;
+}
+
+static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Tensor *const *in) {
+    uint16_t saves = row->saves;
+    bool want[4] = {(saves & SAVE_IN0) != 0, (saves & SAVE_IN1) != 0, (saves & SAVE_IN2) != 0, (saves & SAVE_IN3) != 0};
+    if (saves & SAVE_CROSS && ntensor > 1) {
+        want[0] = n->edge[1].to != NULL;
+        want[1] = n->edge[0].to != NULL;
+    }
+    for (int i = 0; i < 4 && i < ntensor; i++) {
+        if (!want[i]) {
+            continue;
+        }
+        Tensor *t = i == 0 && call->original ? call->original : in[i];
+        n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version};
+    }
+    for (int i = 0; i < 2 && i < call->nresult; i++) {
+        if (saves & (SAVE_OUT0 << i) && save_output(n, 4 + i, call->result[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The list argument of index and index_put: the index tensors, which need no gradient. */
+static int save_list(Node *n, const Arg *arg, int narg) {
+    for (int i = 0; i < narg; i++) {
+        if (arg[i].kind != ARG_TENSORS) {
+            continue;
+        }
+        n->list = PyMem_Calloc((size_t)arg[i].n, sizeof *n->list);
+        if (!n->list) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        n->nlist = arg[i].n;
+        for (int k = 0; k < arg[i].n; k++) {
+            n->list[k] = (Saved){(Tensor *)Py_NewRef(arg[i].ts[k]), arg[i].ts[k]->st->version};
+        }
+        return 0;
+    }
+    return 0;
+}
+
+static int slice_node(Tensor *view, Node *inner);
+
+/* Makes `node` the history of the call's results. */
+static int link_results(OpCall *call, Node *node) {
+    if (call->inplace && call->out->base) {
+        return slice_node(call->out, node);
+    }
+    for (int i = 0; i < call->nresult; i++) {
+        Tensor *t = call->result[i];
+        if (!amp_is_floating(t->v.dtype)) {
+            continue;
+        }
+        Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
+        t->out_nr = (uint32_t)i;
+        t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
+        track(t);
+    }
+    return 0;
+}
+
+/* A view remembers whose memory it shows, so that in-place writes reach the history of all who see it. */
+static void link_view(OpCall *call, Tensor *src) {
+    Tensor *view = call->result[0];
+    Tensor *base = src->base ? src->base : src;
+    if (view == base) {
+        return;
+    }
+    view->base = (Tensor *)Py_NewRef((PyObject *)base);
+    view->fn_version = view->st->version;
+    view->flags |= src->flags & TENSOR_IS_DATA;
+    if (!amp_grad_enabled && tensor_requires_grad(src)) {
+        view->flags |= TENSOR_NO_GRAD_VIEW;
+    }
+    track(view);
+}
+
+enum { MAX_INPUTS = 64 };
+
+int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
+    Tensor *few[MAX_INPUTS], **in = few;
+    int n = 0, total = 0;
+    bool wanted = false;
+    Node *node = NULL;
+    for (int i = 0; i < narg; i++) {
+        total += arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
+    }
+    if (total > MAX_INPUTS && !(in = PyMem_Malloc((size_t)total * sizeof *in))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = 0; i < narg; i++) {
+        if (i == row->out_index) {
+            continue;
+        }
+        if (arg[i].kind == ARG_TENSOR) {
+            in[n++] = arg[i].t;
+        } else if (arg[i].kind == ARG_TENSORS) {
+            memcpy(in + n, arg[i].ts, (size_t)arg[i].n * sizeof *in);
+            n += arg[i].n;
+        }
+    }
+    if (amp_grad_enabled && row->derivative != d_none) {
+        for (int i = 0; i < n && !wanted; i++) {
+            wanted = tensor_requires_grad(in[i]);
+        }
+        bool floating = false;
+        for (int i = 0; i < call->nresult; i++) {
+            floating |= amp_is_floating(call->result[i]->v.dtype);
+        }
+        wanted &= floating;
+    }
+    int failed = 0;
+    if (wanted) {
+        failed = -1;
+        if (!(node = node_new(row->op, n, call->nresult))) {
+            goto done;
+        }
+        for (int i = 0; i < n; i++) {
+            if (edge_set(&node->edge[i], in[i]) < 0 || meta_set(&node->in[i], in[i]) < 0) {
+                goto done;
+            }
+        }
+        if (call->inplace) {
+            tensor_bump(call->out);
+        }
+        for (int i = 0; i < call->nresult; i++) {
+            if (meta_set(&node->out[i], call->result[i]) < 0) {
+                goto done;
+            }
+        }
+        if (copy_args(node, arg, narg) < 0 || save_tensors(node, row, call, n, in) < 0 ||
+            (row->saves & SAVE_LIST && save_list(node, arg, narg) < 0) || link_results(call, node) < 0) {
+            goto done;
+        }
+        failed = 0;
+    } else if (call->inplace) {
+        tensor_bump(call->out);
+    }
+    if (call->is_view && failed == 0) {
+        link_view(call, in[0]);
+    }
+done:
+    Py_XDECREF(node);
+    if (in != few) {
+        PyMem_Free(in);
+    }
+    return failed;
+}
+
+/* ---- views ---- */
+
+static int64_t offset_of(const Tensor *t) {
+    return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype);
+}
+
+/* The in-place write through `view` becomes a node on the base: see SliceInfo. inner's edge 0 is the view's old history, which the base's
+ * old history replaces. */
+static int slice_node(Tensor *view, Node *inner) {
+    Tensor *base = view->base;
+    Node *n = node_new(NODE_COPY_SLICES, inner->nin, 1);
+    SliceInfo *s = n ? PyMem_Calloc(1, sizeof *s) : NULL;
+    if (!s) {
+        Py_XDECREF(n);
+        PyErr_NoMemory();
+        return -1;
+    }
+    n->slice = s;
+    s->view.shape = s->view.inline_shape;
+    size_t dims = (size_t)(view->v.ndim + base->v.ndim);
+    s->stride = PyMem_Malloc((dims ? dims : 1) * sizeof *s->stride);
+    if (!s->stride || meta_set(&s->view, view) < 0 || meta_set(&n->out[0], base) < 0 || meta_set(&n->in[0], base) < 0 ||
+        edge_set(&n->edge[0], base) < 0) {
+        Py_DECREF(n);
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+        return -1;
+    }
+    s->inner = (Node *)Py_NewRef((PyObject *)inner);
+    s->base_stride = s->stride + view->v.ndim;
+    memcpy(s->stride, view->v.stride, (size_t)view->v.ndim * sizeof *s->stride);
+    memcpy(s->base_stride, base->v.stride, (size_t)base->v.ndim * sizeof *s->stride);
+    s->offset = offset_of(view);
+    s->base_offset = offset_of(base);
+    for (int i = 1; i < inner->nin; i++) {
+        n->edge[i].to = Py_XNewRef(inner->edge[i].to);
+        n->edge[i].nr = inner->edge[i].nr;
+        n->in[i].dtype = inner->in[i].dtype;
+        n->in[i].device = inner->in[i].device;
+        if (meta_set_shape(&n->in[i], inner->in[i].ndim, inner->in[i].shape) < 0) {
+            Py_DECREF(n);
+            return -1;
+        }
+    }
+    Py_XSETREF(base->fn, n);
+    base->out_nr = 0;
+    base->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
+    track(base);
+    return 0; /* the view's own fn is rebuilt when asked for: its fn_version is behind now */
+}
+
+int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
+    if (t->base && t->fn_version != t->st->version && tensor_requires_grad(t->base) && amp_is_floating(t->v.dtype) &&
+        !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
+        Arg arg[4] = {{.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
+        Node *n = node_new(OP_as_strided, 1, 1);
+        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg, 4) < 0) {
+            Py_XDECREF(n);
+            return -1;
+        }
+        Py_XSETREF(t->fn, n);
+        t->out_nr = 0;
+        t->fn_version = t->st->version;
+    }
+    *fn = (Node *)Py_XNewRef((PyObject *)t->fn);
+    *nr = t->out_nr;
+    return 0;
+}
+
+/* ---- what a derivative reads ---- */
+
+Tensor *back_own(Back *b, Tensor *t) {
+    if (!t) {
+        b->failed = b->failed || PyErr_Occurred();
+        return NULL;
+    }
+    if (b->nowned == b->cap) {
+        int cap = 2 * b->cap;
+        Tensor **more = b->owned == b->inline_owned ? PyMem_Malloc((size_t)cap * sizeof *more) : PyMem_Realloc(b->owned, (size_t)cap * sizeof *more);
+        if (!more) {
+            Py_DECREF(t);
+            PyErr_NoMemory();
+            b->failed = true;
+            return NULL;
+        }
+        if (b->owned == b->inline_owned) {
+            memcpy(more, b->inline_owned, sizeof b->inline_owned);
+        }
+        b->owned = more;
+        b->cap = cap;
+    }
+    b->owned[b->nowned++] = t;
+    return t;
+}
+
+Tensor *back_saved(Back *b, int slot) {
+    Node *n = b->node;
+    Saved *s = &n->saved[slot];
+    if (!s->t) {
+        if (n->state & NODE_RELEASED) {
+            PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+                                                "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                                                "retain_graph=True if you need to backward through the graph a second time");
+        } else {
+            PyErr_Format(PyExc_SystemError, "%s: the derivative asks for a tensor that the row does not save", amp_rows[n->op].name);
+        }
+        b->failed = true;
+        return NULL;
+    }
+    if (s->t->st->version != s->version) {
+        PyObject *text = tensor_describe(s->t);
+        PyErr_Format(PyExc_RuntimeError,
+                     "one of the variables needed for gradient computation has been modified by an inplace operation: a %U, which %s saved, is at version %u; "
+                     "expected version %u instead. Clone it before the in-place write.",
+                     text, amp_rows[n->op].name, s->t->st->version, s->version);
+        Py_XDECREF(text);
+        b->failed = true;
+        return NULL;
+    }
+    if (slot < 4) {
+        return s->t;
+    }
+    /* An own output: give the alias its history for the time of this derivative, so that second derivatives reach the node. */
+    Tensor *alias = back_own(b, tensor_shallow(s->t));
+    if (alias && amp_is_floating(alias->v.dtype)) {
+        alias->fn = (Node *)Py_NewRef((PyObject *)n);
+        alias->out_nr = (uint32_t)(slot - 4);
+        track(alias);
+    }
+    return alias;
+}
+
+/* ---- Python face ---- */
+
+static PyObject *node_name(PyObject *self, void *Py_UNUSED(closure)) {
+    Node *n = (Node *)self;
+    if (n->op == NODE_COPY_SLICES) {
+        return PyUnicode_FromString("CopySlices");
+    }
+    if (n->op == NODE_FUNCTION) {
+        return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
+    }
+    PyObject *text = PyUnicode_FromString(amp_rows[n->op].name), *title = text ? PyObject_CallMethod(text, "title", NULL) : NULL;
+    PyObject *joined = title ? PyObject_CallMethod(title, "replace", "ss", "_", "") : NULL;
+    PyObject *name = joined ? PyUnicode_FromFormat("%UBackward0", joined) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(title);
+    Py_XDECREF(joined);
+    return name;
+}
+
+static PyObject *node_call_name(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return node_name(self, NULL);
+}
+
+static PyObject *node_repr(PyObject *self) {
+    PyObject *name = node_name(self, NULL);
+    PyObject *text = name ? PyUnicode_FromFormat("<%U object at %p>", name, self) : NULL;
+    Py_XDECREF(name);
+    return text;
+}
+
+static PyObject *node_next(PyObject *self, void *Py_UNUSED(closure)) {
+    Node *n = (Node *)self;
+    PyObject *tuple = PyTuple_New(n->nin);
+    for (int i = 0; tuple && i < n->nin; i++) {
+        PyObject *pair = Py_BuildValue("(OI)", n->edge[i].to ? n->edge[i].to : Py_None, n->edge[i].nr);
+        if (!pair) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, pair);
+    }
+    return tuple;
+}
+
+int node_init(PyObject *module) {
+    static PyGetSetDef getset[] = {
+        {"next_functions", node_next, NULL, "Where the gradients of the inputs go: (node or leaf, output number) per input.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMethodDef methods[] = {
+        {"name", node_call_name, METH_NOARGS, "name()\n--\n\nThe node's name, such as MulBackward0."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyMemberDef members[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, node_dealloc}, {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear}, {Py_tp_repr, node_repr},
+        {Py_tp_getset, getset},        {Py_tp_methods, methods},        {Py_tp_members, members},  {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "ampnative.autograd.Node",
+        .basicsize = sizeof(Node),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    amp_state.node_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return amp_state.node_type ? PyModule_AddObjectRef(module, "Node", (PyObject *)amp_state.node_type) : -1;
+}

@@ -1,0 +1,212 @@
+/* The row table and the Python entries made from it: one function and one method per public name, overloads tried in order. */
+#include <string.h>
+
+#include "args.h"
+#include "classes.h"
+#include "derivatives/derivatives.h"
+#include "run_op.h"
+#include "tensor_methods.h"
+
+#define F VARIANT_F
+#define M VARIANT_M
+#define I VARIANT_I
+#define NN VARIANT_NN
+#define P VARIANT_P
+#define IN0 SAVE_IN0
+#define IN1 SAVE_IN1
+#define IN2 SAVE_IN2
+#define OUT0 SAVE_OUT0
+#define OUT1 SAVE_OUT1
+#define CROSS SAVE_CROSS
+#define META SAVE_META
+#define LIST SAVE_LIST
+OpRow amp_rows[OP_COUNT] = {
+#define OP(id_, name_, variants_, signature_, cls, dtype, cuda, cpu, saves_, derivative_, fast_)                                                        \
+    {.id = #id_, .name = name_, .signature = signature_, .variants = (variants_), .rule = RULE_##dtype, .cuda_policy = POLICY_##cuda,                   \
+     .cpu_policy = POLICY_##cpu, .saves = (saves_), .op = OP_##id_, .run = run_##cls, .derivative = derivative_, .fast = fast_ == f_none ? NULL : fast_},
+#include "../core/ops.def"
+#undef OP
+};
+static const char *const class_names[OP_COUNT] = {
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) #cls,
+#include "../core/ops.def"
+#undef OP
+};
+static const char *const derivative_names[OP_COUNT][2] = {
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) {#derivative, #fast},
+#include "../core/ops.def"
+#undef OP
+};
+#undef F
+#undef M
+#undef I
+#undef NN
+#undef P
+
+/* next[v][op]: the following overload with variant bit v, or -1. */
+static int16_t next_overload[5][OP_COUNT];
+static bool first_of_name[5][OP_COUNT];
+
+static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    for (;;) {
+        const OpRow *row = &amp_rows[op];
+        int next = next_overload[variant][op];
+        ArgFrame frame;
+        Arg arg[MAX_ARGS];
+        args_begin(&frame);
+        int ok = args_parse(row, self, args, nargs, kwnames, &frame, arg, next < 0);
+        PyObject *result = ok > 0 ? run_op(row, arg, variant == 2) : NULL;
+        args_done(&frame);
+        if (ok || next < 0) {
+            return result;
+        }
+        op = next;
+    }
+}
+
+/* One function object per name: its self is the number of the first row. */
+static PyObject *function_entry(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    long code = PyLong_AsLong(self);
+    return call_overloads((int)(code & 0xffff), (int)(code >> 16), NULL, args, nargs, kwnames);
+}
+
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast)                                                               \
+    static PyObject *m_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { return call_overloads(OP_##id, 1, self, args, n, kw); } \
+    static PyObject *i_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { return call_overloads(OP_##id, 2, self, args, n, kw); }
+#include "../core/ops.def"
+#undef OP
+static const PyCFunctionWithKeywords method_entry[2][OP_COUNT] = {
+    {
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) (PyCFunctionWithKeywords)(void (*)(void))m_##id,
+#include "../core/ops.def"
+#undef OP
+    },
+    {
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) (PyCFunctionWithKeywords)(void (*)(void))i_##id,
+#include "../core/ops.def"
+#undef OP
+    },
+};
+
+/* Names and docstrings live as long as the process. */
+static char *keep_text(const char *format, const char *a, const char *b) {
+    size_t n = strlen(format) + strlen(a) + strlen(b) + 1;
+    char *text = PyMem_Malloc(n);
+    if (text) {
+        PyOS_snprintf(text, n, format, a, b);
+    }
+    return text;
+}
+
+static void link_overloads(void) {
+    for (int v = 0; v < 5; v++) {
+        for (int i = 0; i < OP_COUNT; i++) {
+            next_overload[v][i] = -1;
+            first_of_name[v][i] = (amp_rows[i].variants & (1 << v)) != 0;
+        }
+        for (int i = 0; i < OP_COUNT; i++) {
+            if (!(amp_rows[i].variants & (1 << v))) {
+                continue;
+            }
+            for (int k = i + 1; k < OP_COUNT; k++) {
+                if (amp_rows[k].variants & (1 << v) && !strcmp(amp_rows[k].name, amp_rows[i].name)) {
+                    next_overload[v][i] = (int16_t)k;
+                    first_of_name[v][k] = false;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+int op_entries_methods(PyMethodDef *out, int limit) {
+    int n = 0;
+    for (int i = 0; i < OP_COUNT; i++) {
+        for (int inplace = 0; inplace < 2; inplace++) {
+            if (!first_of_name[1 + inplace][i]) {
+                continue;
+            }
+            if (n == limit) {
+                PyErr_SetString(PyExc_SystemError, "too many methods for the table");
+                return -1;
+            }
+            char *name = keep_text(inplace ? "%s%s_" : "%s%s", amp_rows[i].name, "");
+            char *doc = keep_text("%s(%s)", amp_rows[i].name, amp_rows[i].signature);
+            if (!name || !doc) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            out[n++] = (PyMethodDef){name, (PyCFunction)(void (*)(void))method_entry[inplace][i], METH_FASTCALL | METH_KEYWORDS, doc};
+        }
+    }
+    return n;
+}
+
+static int add_rows(PyObject *sub, int variant) {
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (!first_of_name[variant][i]) {
+            continue;
+        }
+        PyMethodDef *def = PyMem_Malloc(sizeof *def); /* lives as long as the process */
+        char *doc = keep_text("%s(%s)", amp_rows[i].name, amp_rows[i].signature);
+        PyObject *code = PyLong_FromLong(i | variant << 16);
+        PyObject *module_name = PyUnicode_FromString("ampnative");
+        PyObject *function = NULL;
+        if (def && doc && code && module_name) {
+            *def = (PyMethodDef){amp_rows[i].name, (PyCFunction)(void (*)(void))function_entry, METH_FASTCALL | METH_KEYWORDS, doc};
+            function = PyCFunction_NewEx(def, code, module_name);
+        }
+        Py_XDECREF(code);
+        Py_XDECREF(module_name);
+        int failed = function ? PyModule_AddObjectRef(sub, amp_rows[i].name, function) : -1;
+        Py_XDECREF(function);
+        if (failed) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* A submodule of function objects; `also` is a second variant to include, or -1. */
+static int add_functions(PyObject *module, const char *name, int variant, int also) {
+    char *full = keep_text("ampnative._C.%s%s", name, "");
+    PyObject *sub = full ? PyModule_New(full) : NULL;
+    if (!sub) {
+        return -1;
+    }
+    int failed = add_rows(sub, variant) < 0 || (also >= 0 && add_rows(sub, also) < 0) || PyModule_AddObjectRef(module, name, sub) < 0 ||
+                 PyDict_SetItemString(PyImport_GetModuleDict(), full, sub) < 0; /* so that `from ._C.functions import *` works */
+    Py_DECREF(sub);
+    return failed ? -1 : 0;
+}
+
+static PyObject *op_rows(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    static const char *const policies[] = {"none", "lower", "fp32", "set_opt", "append", "promote", "banned"};
+    static const char *const rules[] = {"same", "promote", "float", "bool", "sum", "own"};
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < OP_COUNT; i++) {
+        const OpRow *r = &amp_rows[i];
+        PyObject *row = Py_BuildValue("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:i,s:s,s:s}", "id", r->id, "name", r->name, "variants", r->variants, "signature",
+                                      r->signature, "class", class_names[i], "dtype", rules[r->rule], "cuda", policies[r->cuda_policy], "cpu",
+                                      policies[r->cpu_policy], "saves", r->saves, "derivative", derivative_names[i][0], "fast", derivative_names[i][1]);
+        if (!row || PyList_Append(list, row) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+int op_entries_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"op_rows", op_rows, METH_NOARGS, "op_rows()\n--\n\nThe rows of the op table, a list of dicts: what tests and printed tables are made from."},
+        {NULL, NULL, 0, NULL},
+    };
+    link_overloads();
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (args_compile(&amp_rows[i]) < 0) {
+            return -1;
+        }
+    }
+    return PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 || add_functions(module, "nn", 4, 3) < 0 ? -1 : 0;
+}

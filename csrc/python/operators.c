@@ -1,0 +1,134 @@
+/* Python's operators on tensors: each is an op row, with the operands as given. */
+#include <string.h>
+
+#include "args.h"
+#include "tensor_methods.h"
+
+/* Something that may stand beside a tensor in an expression. */
+static bool operand_like(PyObject *o) {
+    return tensor_check(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) || array_check(o) || array_scalar_check(o);
+}
+
+static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
+    if (!operand_like(a) || !operand_like(b)) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    ArgFrame frame;
+    Arg arg[MAX_ARGS];
+    PyObject *const args[2] = {a, b};
+    args_begin(&frame);
+    PyObject *result = args_parse(&amp_rows[op], NULL, args, 2, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, false) : NULL;
+    args_done(&frame);
+    return result;
+}
+
+static PyObject *inplace(OpId op, PyObject *a, PyObject *b) {
+    if (!operand_like(b)) {
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    ArgFrame frame;
+    Arg arg[MAX_ARGS];
+    args_begin(&frame);
+    PyObject *result = args_parse(&amp_rows[op], a, &b, 1, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, true) : NULL;
+    args_done(&frame);
+    return result;
+}
+
+#define BINARY(name, op)                                                                                                                               \
+    static PyObject *nb_##name(PyObject *a, PyObject *b) { return binary(op, a, b); }
+#define INPLACE(name, op)                                                                                                                              \
+    static PyObject *nb_inplace_##name(PyObject *a, PyObject *b) { return inplace(op, a, b); }
+BINARY(add, OP_add)
+BINARY(subtract, OP_sub)
+BINARY(multiply, OP_mul)
+BINARY(true_divide, OP_div)
+BINARY(floor_divide, OP_floor_divide)
+BINARY(remainder, OP_remainder)
+BINARY(matmul, OP_matmul)
+BINARY(and, OP_bitwise_and)
+BINARY(or, OP_bitwise_or)
+BINARY(xor, OP_bitwise_xor)
+BINARY(lshift, OP_bitwise_left_shift)
+BINARY(rshift, OP_bitwise_right_shift)
+INPLACE(add, OP_add)
+INPLACE(subtract, OP_sub)
+INPLACE(multiply, OP_mul)
+INPLACE(true_divide, OP_div)
+INPLACE(floor_divide, OP_floor_divide)
+INPLACE(remainder, OP_remainder)
+INPLACE(and, OP_bitwise_and)
+INPLACE(or, OP_bitwise_or)
+INPLACE(xor, OP_bitwise_xor)
+INPLACE(lshift, OP_bitwise_left_shift)
+INPLACE(rshift, OP_bitwise_right_shift)
+#undef BINARY
+#undef INPLACE
+
+static PyObject *nb_power(PyObject *a, PyObject *b, PyObject *modulo) {
+    if (modulo != Py_None) {
+        PyErr_SetString(PyExc_TypeError, "pow() with a modulus is not defined for tensors");
+        return NULL;
+    }
+    return binary(OP_pow, a, b);
+}
+
+static PyObject *nb_inplace_power(PyObject *a, PyObject *b, PyObject *Py_UNUSED(modulo)) {
+    return inplace(OP_pow, a, b);
+}
+
+static PyObject *nb_negative(PyObject *a) {
+    return (PyObject *)call_unary(OP_neg, (Tensor *)a);
+}
+
+static PyObject *nb_positive(PyObject *a) {
+    return Py_NewRef(a);
+}
+
+static PyObject *nb_absolute(PyObject *a) {
+    return (PyObject *)call_unary(OP_abs, (Tensor *)a);
+}
+
+static PyObject *nb_invert(PyObject *a) {
+    return (PyObject *)call_unary(OP_bitwise_not, (Tensor *)a);
+}
+
+static PyObject *richcompare(PyObject *a, PyObject *b, int how) {
+    static const OpId ops[] = {[Py_LT] = OP_lt, [Py_LE] = OP_le, [Py_EQ] = OP_eq, [Py_NE] = OP_ne, [Py_GT] = OP_gt, [Py_GE] = OP_ge};
+    return binary(ops[how], a, b);
+}
+
+int operators_add_slots(PyType_Slot *slots, int n) {
+#define SLOT(name) slots[n++] = (PyType_Slot){Py_nb_##name, (void *)nb_##name};
+    SLOT(add)
+    SLOT(subtract)
+    SLOT(multiply)
+    SLOT(true_divide)
+    SLOT(floor_divide)
+    SLOT(remainder)
+    slots[n++] = (PyType_Slot){Py_nb_matrix_multiply, (void *)nb_matmul};
+    SLOT(and)
+    SLOT(or)
+    SLOT(xor)
+    SLOT(lshift)
+    SLOT(rshift)
+    SLOT(inplace_add)
+    SLOT(inplace_subtract)
+    SLOT(inplace_multiply)
+    SLOT(inplace_true_divide)
+    SLOT(inplace_floor_divide)
+    SLOT(inplace_remainder)
+    SLOT(inplace_and)
+    SLOT(inplace_or)
+    SLOT(inplace_xor)
+    SLOT(inplace_lshift)
+    SLOT(inplace_rshift)
+    SLOT(power)
+    SLOT(inplace_power)
+    SLOT(negative)
+    SLOT(positive)
+    SLOT(absolute)
+    SLOT(invert)
+#undef SLOT
+    slots[n++] = (PyType_Slot){Py_tp_richcompare, (void *)richcompare};
+    return n;
+}

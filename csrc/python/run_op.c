@@ -1,0 +1,439 @@
+/* The driver: autocast, class function, output handling, recording, in this order for every op. */
+#include "run_op.h"
+
+#include <string.h>
+
+#include "args.h"
+#include "autocast_region.h"
+#include "classes.h"
+#include "derivatives/derivatives.h"
+#include "node.h"
+
+/* About 30 us of memory traffic: below that, giving the GIL away costs more than it helps. */
+enum { GIL_COST = 256 * 1024 };
+
+int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *name) {
+    (void)device;
+    if (!slot) {
+        return amp_raise(AMP_NO_KERNEL, name);
+    }
+    Status status;
+    if (cost > GIL_COST) {
+        Py_BEGIN_ALLOW_THREADS
+        status = slot(call);
+        Py_END_ALLOW_THREADS
+    } else {
+        status = slot(call);
+    }
+    return status == AMP_OK ? 0 : amp_raise(status, name);
+}
+
+/* ---- outputs ---- */
+
+static bool same_view(const View *a, const View *b) {
+    return a->data == b->data && a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
+           !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
+}
+
+static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
+    for (int i = 0; i < c->row->nparams; i++) {
+        if (i == c->row->out_index) {
+            continue;
+        }
+        int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
+        Tensor *const *t = n == 1 && c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
+        for (int k = 0; k < n; k++) {
+            bool exact = aliasing == ALIAS_ELEMENTWISE && same_view(out, &t[k]->v) && t[k]->v.dtype == out->dtype;
+            if (!exact && t[k]->v.device == out->device && amp_ranges_meet(out, &t[k]->v)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* out= of another shape takes the result's shape: new memory, as long as nobody looks at the old one through out. */
+static int resize_output(Tensor *out, int ndim, const int64_t *shape) {
+    if (out->v.numel != 0 && PyErr_WarnFormat(PyExc_UserWarning, 1,
+                                              "An output with one or more elements was resized since it had a different shape than the result. Give out= the "
+                                              "result's shape, or a tensor with no elements") < 0) {
+        return -1;
+    }
+    Tensor *fresh = tensor_new(ndim, shape, out->v.dtype, out->v.device);
+    if (!fresh) {
+        return -1;
+    }
+    int failed = PyObject_SetAttrString((PyObject *)out, "data", (PyObject *)fresh);
+    Py_DECREF(fresh);
+    return failed;
+}
+
+static int check_castable(const OpCall *c, int from, int to) {
+    bool ok = amp_dtype_info[from].category <= amp_dtype_info[to].category || (amp_is_integral(from) && amp_is_integral(to) && to != AMP_BOOL);
+    if (!ok) {
+        PyErr_Format(PyExc_RuntimeError, "%s: result type %s can't be cast to the desired output type %s", c->row->name, amp_dtype_info[from].name,
+                     amp_dtype_info[to].name);
+        return -1;
+    }
+    return 0;
+}
+
+static int shape_mismatch(const OpCall *c, int ndim, const int64_t *shape) {
+    PyObject *want = size_from_dims(ndim, shape), *have = size_from_dims(c->out->v.ndim, c->out->v.shape);
+    PyObject *a = want ? PySequence_List(want) : NULL, *b = have ? PySequence_List(have) : NULL;
+    if (a && b) {
+        PyErr_Format(PyExc_RuntimeError, "output with shape %R doesn't match the broadcast shape %R (%s_ writes in place: use %s, or expand the input first)", b,
+                     a, c->row->name, c->row->name);
+    }
+    Py_XDECREF(want);
+    Py_XDECREF(have);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return -1;
+}
+
+Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, int device, Aliasing aliasing) {
+    Tensor *out = i == 0 ? c->out : NULL;
+    if (out) {
+        if (check_castable(c, dtype, out->v.dtype) < 0) {
+            return NULL;
+        }
+        bool same = out->v.ndim == ndim && !memcmp(out->v.shape, shape, (size_t)ndim * sizeof *shape);
+        if (!same && c->inplace) {
+            shape_mismatch(c, ndim, shape);
+            return NULL;
+        }
+        if (out->v.device != device && !(c->inplace && device == AMP_CPU)) {
+            PyErr_Format(PyExc_RuntimeError, "%s: Expected all tensors to be on the same device: out is on another one than the inputs", c->row->name);
+            return NULL;
+        }
+        if (!same && resize_output(out, ndim, shape) < 0) {
+            return NULL;
+        }
+        if (amp_has_internal_overlap(&out->v)) {
+            amp_raise(AMP_OVERLAP, c->row->name);
+            return NULL;
+        }
+        if (out->v.dtype == dtype && !meets_inputs(c, &out->v, aliasing)) {
+            c->result[0] = (Tensor *)Py_NewRef(out);
+            c->nresult = c->nresult > 1 ? c->nresult : 1;
+            return out;
+        }
+    }
+    c->result[i] = tensor_new(ndim, shape, dtype, device);
+    if (c->result[i] && c->nresult <= i) {
+        c->nresult = i + 1;
+    }
+    return c->result[i];
+}
+
+int result_set(OpCall *c, Tensor *t) {
+    c->result[0] = t;
+    c->nresult = t ? 1 : 0;
+    return t ? 0 : -1;
+}
+
+/* ---- shared checks ---- */
+
+int common_device(const OpCall *c) {
+    int device = -1;
+    bool fixed = false;
+    for (int i = 0; i < c->row->nparams; i++) {
+        int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
+        Tensor *const *t = c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
+        for (int k = 0; k < n && i != c->row->out_index; k++) {
+            bool loose = t[k]->v.device == AMP_CPU && t[k]->v.ndim == 0;
+            if (device < 0 || (!fixed && !loose)) {
+                if (device < 0 || !loose) {
+                    device = t[k]->v.device;
+                    fixed = !loose;
+                }
+            } else if (t[k]->v.device != device && !loose) {
+                PyErr_Format(PyExc_RuntimeError,
+                             "%s: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! Move one with .to()",
+                             c->row->name);
+                return -1;
+            }
+        }
+    }
+    return device < 0 ? AMP_CPU : device;
+}
+
+int wrap_dim(int64_t dim, int ndim) {
+    int n = ndim ? ndim : 1;
+    if (dim < -n || dim >= n) {
+        PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -n, n - 1, (long long)dim);
+        return -1;
+    }
+    return (int)(dim < 0 ? dim + n : dim);
+}
+
+int dims_mask(const Arg *arg, int ndim, uint64_t *mask) {
+    uint64_t all = ndim == 64 ? UINT64_MAX : ((uint64_t)1 << ndim) - 1;
+    if (!arg || arg->kind == ARG_NONE || (arg->kind == ARG_INTS && arg->n == 0)) {
+        *mask = all;
+        return 0;
+    }
+    int n = arg->kind == ARG_INTS ? arg->n : 1;
+    *mask = 0;
+    for (int i = 0; i < n; i++) {
+        int d = wrap_dim(arg->kind == ARG_INTS ? arg->ints[i] : arg->i, ndim);
+        if (d < 0) {
+            return -1;
+        }
+        if (*mask & ((uint64_t)1 << d)) {
+            PyErr_Format(PyExc_RuntimeError, "dim %d appears multiple times in the list of dims", d);
+            return -1;
+        }
+        *mask |= (uint64_t)1 << d;
+    }
+    *mask &= all; /* a 0-dim tensor has dim 0 by courtesy only */
+    return 0;
+}
+
+View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides) {
+    View b = *v;
+    int extra = ndim - v->ndim;
+    for (int d = 0; d < ndim; d++) {
+        bool real = d >= extra && v->shape[d - extra] == shape[d];
+        strides[d] = real ? v->stride[d - extra] : 0;
+    }
+    b.ndim = (int8_t)ndim;
+    b.shape = shape;
+    b.stride = strides;
+    b.numel = amp_numel(ndim, shape);
+    b.layout = 0;
+    return b;
+}
+
+/* Highest dtype of one standing: tensors with dimensions, 0-dim tensors, Python numbers. -1: nobody there. */
+typedef struct Standing {
+    int dim, zero, wrapped;
+} Standing;
+
+static int join(int a, int b) {
+    return a < 0 ? b : b < 0 ? a : amp_promote_dtypes(a, b);
+}
+
+/* `low` counts only if its category is higher: then it decides, but a complex number takes its width from a real tensor. */
+static int join_standing(int high, int low) {
+    if (high < 0 || low < 0) {
+        return high < 0 ? low : high;
+    }
+    if (amp_dtype_info[low].category <= amp_dtype_info[high].category) {
+        return high;
+    }
+    return high == AMP_BOOL || amp_is_floating(low) || amp_is_complex(low) ? amp_promote_dtypes(high, low) : high;
+}
+
+int promote_tensors(int n, Tensor *const *t) {
+    Standing s = {-1, -1, -1};
+    for (int i = 0; i < n; i++) {
+        int dtype = t[i]->v.dtype;
+        if (t[i]->flags & TENSOR_WRAPPED) {
+            dtype = amp_is_floating(dtype) ? amp_state.default_dtype : dtype;
+            s.wrapped = join(s.wrapped, dtype);
+        } else if (t[i]->v.ndim == 0) {
+            s.zero = join(s.zero, dtype);
+        } else {
+            s.dim = join(s.dim, dtype);
+        }
+    }
+    return join_standing(s.dim, join_standing(s.zero, s.wrapped));
+}
+
+/* ---- copies below the graph ---- */
+
+int raw_copy(View *dst, const View *src) {
+    Call call = {.op = OP_copy, .nin = 1, .nout = 1, .in = {src}, .out = {dst}};
+    return run_slot(dst->device, AMP_BACKEND_SLOT(dst->device, copy), &call, dst->numel * 8, "copy");
+}
+
+Tensor *raw_cast(Tensor *t, int dtype) {
+    if (t->v.dtype == dtype) {
+        return (Tensor *)Py_NewRef(t);
+    }
+    Tensor *out = tensor_new(t->v.ndim, t->v.shape, dtype, t->v.device);
+    if (out && raw_copy(&out->v, &t->v) < 0) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+Tensor *raw_contiguous(Tensor *t) {
+    if (t->v.layout & LAYOUT_CONTIGUOUS) {
+        return (Tensor *)Py_NewRef(t);
+    }
+    Tensor *out = tensor_new(t->v.ndim, t->v.shape, t->v.dtype, t->v.device);
+    if (out && raw_copy(&out->v, &t->v) < 0) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
+int raw_fill(Tensor *t, Number value) {
+    Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {value}};
+    return run_slot(t->v.device, AMP_BACKEND_SLOT(t->v.device, fill), &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype), "fill");
+}
+
+Number number_int(int64_t i) {
+    return (Number){.f = (double)i, .i = i, .kind = NUMBER_INT};
+}
+
+Number number_float(double f) {
+    return (Number){.f = f, .kind = NUMBER_FLOAT};
+}
+
+/* ---- the driver ---- */
+
+/* In-place writes to leaves and their views lose gradients: refused before anything is written. */
+static int check_inplace(const OpRow *row, Tensor *self) {
+    if ((self->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
+        PyErr_Format(PyExc_RuntimeError, "%s_: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first", row->name);
+        return -1;
+    }
+    if (!grad_recording()) {
+        return 0;
+    }
+    if (self->flags & TENSOR_REQUIRES_GRAD && !self->fn) {
+        PyErr_Format(PyExc_RuntimeError, "%s_: a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
+                     row->name);
+        return -1;
+    }
+    if (self->base && self->base->flags & TENSOR_REQUIRES_GRAD && !self->base->fn) {
+        PyErr_Format(PyExc_RuntimeError, "%s_: a view of a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
+                     row->name);
+        return -1;
+    }
+    return 0;
+}
+
+/* Copies a result that could not be written in place to the given output. */
+static int deliver_output(OpCall *c) {
+    if (!c->out || c->result[0] == c->out) {
+        return 0;
+    }
+    if (c->row->derivative == d_composite && c->inplace) {
+        if (call_copy(c->out, c->result[0]) < 0) {
+            return -1;
+        }
+    } else {
+        if (check_castable(c, c->result[0]->v.dtype, c->out->v.dtype) < 0 ||
+            (c->result[0]->v.ndim != c->out->v.ndim || memcmp(c->result[0]->v.shape, c->out->v.shape, (size_t)c->out->v.ndim * sizeof(int64_t)))) {
+            if (PyErr_Occurred() || resize_output(c->out, c->result[0]->v.ndim, c->result[0]->v.shape) < 0) {
+                return -1;
+            }
+        }
+        if (raw_copy(&c->out->v, &c->result[0]->v) < 0) {
+            return -1;
+        }
+    }
+    Py_SETREF(c->result[0], (Tensor *)Py_NewRef(c->out));
+    return 0;
+}
+
+static PyObject *pack_results(OpCall *c) {
+    if (c->object) {
+        return c->object;
+    }
+    if (c->nresult == 1) {
+        return (PyObject *)c->result[0];
+    }
+    bool named = c->row->op == OP_max_dim || c->row->op == OP_min_dim;
+    PyObject *tuple = named ? PyStructSequence_New((PyTypeObject *)amp_state.return_types[c->row->op == OP_min_dim]) : PyTuple_New(c->nresult);
+    if (!tuple) {
+        return NULL;
+    }
+    for (int i = 0; i < c->nresult; i++) {
+        PyTuple_SET_ITEM(tuple, i, (PyObject *)c->result[i]);
+    }
+    return tuple;
+}
+
+/* In place, a derivative that reads input 0 needs it as it was before the write. */
+static int keep_original(OpCall *c) {
+    uint16_t saves = c->row->saves;
+    Tensor *self = c->out;
+    if (!grad_recording() || !(saves & (SAVE_IN0 | SAVE_CROSS))) {
+        return 0;
+    }
+    bool other = c->row->nparams > 1 && c->arg[1].kind == ARG_TENSOR && tensor_requires_grad(c->arg[1].t);
+    bool needed = saves & SAVE_CROSS ? other : tensor_requires_grad(self) || other;
+    if (!needed) {
+        return 0;
+    }
+    c->original = tensor_new(self->v.ndim, self->v.shape, self->v.dtype, self->v.device);
+    return c->original ? raw_copy(&c->original->v, &self->v) : -1;
+}
+
+static PyObject *run_core(OpCall *c, int narg) {
+    const OpRow *row = c->row;
+    if (c->out && c->inplace && check_inplace(row, c->out) < 0) {
+        return NULL;
+    }
+    if (c->out && !c->inplace && grad_recording() && tensor_requires_grad(c->out)) {
+        PyErr_Format(PyExc_RuntimeError, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad",
+                     row->name);
+        return NULL;
+    }
+    if (c->inplace && keep_original(c) < 0) {
+        return NULL;
+    }
+    if (row->run(c) < 0 || deliver_output(c) < 0) {
+        goto fail;
+    }
+    if (amp_mode & MODE_INFERENCE && !c->out && !c->object) {
+        for (int i = 0; i < c->nresult; i++) {
+            c->result[i]->flags |= TENSOR_INFERENCE;
+        }
+    }
+    if (row->derivative != d_composite && !c->object && node_record(row, c, c->arg, narg) < 0) {
+        goto fail;
+    }
+    if (c->out && !c->inplace) {
+        tensor_bump(c->out);
+    }
+    Py_XDECREF(c->original);
+    return pack_results(c);
+fail:
+    Py_XDECREF(c->original);
+    for (int i = 0; i < c->nresult; i++) {
+        Py_XDECREF(c->result[i]);
+    }
+    Py_XDECREF(c->object);
+    return NULL;
+}
+
+/* The way with a feature on. Kept apart so that the common way stays short. */
+static PyObject *run_with_mode(OpCall *c) {
+    uint8_t mode = amp_mode;
+    AutocastKeep keep;
+    keep.t = keep.few;
+    keep.list = NULL;
+    keep.n = 0;
+    bool autocast = mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA) && !c->out;
+    PyObject *result = autocast && autocast_apply(c->row, c->arg, &keep) < 0 ? NULL : run_core(c, c->row->nparams);
+    amp_mode = mode;
+    autocast_keep_done(&keep);
+    return result;
+}
+
+PyObject *run_op(const OpRow *row, Arg *arg, bool inplace) {
+    OpCall c = {.row = row, .arg = arg, .inplace = inplace};
+    if (inplace) {
+        c.out = arg[0].t;
+    } else if (row->out_index >= 0 && arg[row->out_index].kind == ARG_TENSOR) {
+        c.out = arg[row->out_index].t;
+    }
+    return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams);
+}
+
+Tensor *run_op_tensor(OpId op, Arg *arg) {
+    PyObject *o = run_op(&amp_rows[op], arg, false);
+    if (o && PyTuple_Check(o)) {
+        PyObject *first = Py_NewRef(PyTuple_GET_ITEM(o, 0));
+        Py_DECREF(o);
+        return (Tensor *)first;
+    }
+    return (Tensor *)o;
+}

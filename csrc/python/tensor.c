@@ -1,0 +1,770 @@
+/* The Tensor object: storage, life and death, attributes. Methods that are ops come from ops.def (op_entries.c). */
+#include "tensor.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "autocast_region.h"
+#include "interop.h"
+#include "node.h"
+#include "tensor_methods.h"
+
+/* ---- storage ---- */
+
+enum { STORAGE_POOL = 1024, TENSOR_POOL = 4096 };
+static Storage *storage_pool[STORAGE_POOL];
+static int storage_pooled;
+
+static Storage *storage_alloc(void) {
+    Storage *st = storage_pooled ? storage_pool[--storage_pooled] : PyMem_Malloc(sizeof *st);
+    if (!st) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memset(st, 0, sizeof *st);
+    st->refs = 1;
+    return st;
+}
+
+static Storage *storage_new(int device, size_t nbytes) {
+    Storage *st = storage_alloc();
+    if (!st) {
+        return NULL;
+    }
+    st->device = (uint8_t)device;
+    st->nbytes = nbytes;
+    if (device == AMP_META) {
+        return st;
+    }
+    st->data = amp_backend[device]->alloc(nbytes);
+    if (!st->data) {
+        PyMem_Free(st);
+        PyErr_Format(PyExc_MemoryError, "cannot allocate %zu bytes for a tensor on device %s", nbytes, device == AMP_CPU ? "cpu" : "cuda");
+        return NULL;
+    }
+    return st;
+}
+
+static void storage_drop(Storage *st) {
+    if (--st->refs > 0) {
+        return;
+    }
+    if (st->owner) {
+        Py_DECREF(st->owner);
+    } else if (st->data) {
+        amp_backend[st->device]->free(st->data, st->nbytes);
+    }
+    if (storage_pooled < STORAGE_POOL) {
+        storage_pool[storage_pooled++] = st;
+    } else {
+        PyMem_Free(st);
+    }
+}
+
+/* ---- birth ---- */
+
+/* Memory of dead tensors, GC header included, kept for reuse: allocating through the collector would wake it again and again. */
+static PyObject *tensor_pool[TENSOR_POOL];
+static int tensor_pooled;
+
+static Tensor *tensor_object(PyTypeObject *type) {
+    if (type != amp_state.tensor_type) {
+        return (Tensor *)type->tp_alloc(type, 0); /* zeroed, tracked */
+    }
+    Tensor *t;
+    if (tensor_pooled) {
+        t = (Tensor *)PyObject_Init(tensor_pool[--tensor_pooled], type);
+    } else {
+        t = PyObject_GC_New(Tensor, type);
+        if (!t) {
+            return NULL;
+        }
+    }
+    memset((char *)t + sizeof(PyObject), 0, offsetof(Tensor, dims) - sizeof(PyObject));
+    return t;
+}
+
+/* Room for ndim sizes and strides: inline up to AMP_INLINE_DIMS. */
+static int tensor_set_ndim(Tensor *t, int ndim) {
+    t->v.ndim = (int8_t)ndim;
+    if (ndim <= AMP_INLINE_DIMS) {
+        t->v.shape = t->dims;
+        t->v.stride = t->dims + AMP_INLINE_DIMS;
+        return 0;
+    }
+    if (ndim > AMP_MAX_DIMS) {
+        PyErr_Format(PyExc_RuntimeError, "a tensor has at most %d dimensions, not %d", AMP_MAX_DIMS, ndim);
+        t->v.ndim = 0;
+        return -1;
+    }
+    t->v.shape = PyMem_Malloc(2 * (size_t)ndim * sizeof(int64_t));
+    if (!t->v.shape) {
+        t->v.ndim = 0;
+        PyErr_NoMemory();
+        return -1;
+    }
+    t->v.stride = t->v.shape + ndim;
+    return 0;
+}
+
+void tensor_update_layout(Tensor *t) {
+    t->v.layout = amp_is_contiguous(t->v.ndim, t->v.shape, t->v.stride) ? LAYOUT_CONTIGUOUS : 0;
+}
+
+Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] < 0) {
+            PyErr_Format(PyExc_RuntimeError, "Trying to create tensor with negative dimension %lld: sizes must be 0 or more", (long long)shape[i]);
+            return NULL;
+        }
+    }
+    int64_t numel = amp_numel(ndim, shape);
+    if (numel < 0 || numel > (int64_t)(PY_SSIZE_T_MAX / 16)) {
+        PyErr_SetString(PyExc_RuntimeError, "the tensor's size in bytes does not fit 63 bits");
+        return NULL;
+    }
+    Tensor *t = tensor_object(amp_state.tensor_type);
+    if (!t) {
+        return NULL;
+    }
+    t->v.dtype = (int8_t)dtype;
+    t->v.device = (int8_t)device;
+    t->v.numel = numel;
+    if (tensor_set_ndim(t, ndim) < 0 || !(t->st = storage_new(device, (size_t)numel * amp_itemsize(dtype)))) {
+        Py_DECREF(t);
+        return NULL;
+    }
+    t->v.data = t->st->data;
+    int64_t step = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->v.shape[i] = shape[i];
+        t->v.stride[i] = step;
+        step *= shape[i] > 1 ? shape[i] : 1;
+    }
+    t->v.layout = LAYOUT_CONTIGUOUS;
+    return t;
+}
+
+static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset) {
+    Tensor *t = tensor_object(type);
+    if (!t) {
+        return NULL;
+    }
+    t->v.dtype = src->v.dtype;
+    t->v.device = src->v.device;
+    if (tensor_set_ndim(t, ndim) < 0) {
+        Py_DECREF(t);
+        return NULL;
+    }
+    t->st = src->st;
+    t->st->refs++;
+    t->v.data = src->v.data + offset * (int64_t)amp_itemsize(src->v.dtype);
+    int64_t numel = 1;
+    for (int i = 0; i < ndim; i++) {
+        t->v.shape[i] = shape[i];
+        t->v.stride[i] = stride[i];
+        numel *= shape[i];
+    }
+    t->v.numel = numel;
+    tensor_update_layout(t);
+    t->flags = src->flags & TENSOR_INFERENCE;
+    return t;
+}
+
+Tensor *tensor_window(Tensor *src, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset) {
+    return window_of_type(amp_state.tensor_type, src, ndim, shape, stride, offset);
+}
+
+Tensor *tensor_from_memory(char *data, size_t nbytes, PyObject *owner, int ndim, const int64_t *shape, const int64_t *stride, int dtype,
+                           int device) {
+    Tensor *t = tensor_object(amp_state.tensor_type);
+    if (!t) {
+        return NULL;
+    }
+    t->v.dtype = (int8_t)dtype;
+    t->v.device = (int8_t)device;
+    if (tensor_set_ndim(t, ndim) < 0 || !(t->st = storage_alloc())) {
+        Py_DECREF(t);
+        return NULL;
+    }
+    t->st->device = (uint8_t)device;
+    t->st->data = data;
+    t->st->nbytes = nbytes;
+    t->st->owner = Py_NewRef(owner);
+    t->st->exported = 1;
+    t->v.data = data;
+    t->v.numel = amp_numel(ndim, shape);
+    memcpy(t->v.shape, shape, (size_t)ndim * sizeof *shape);
+    memcpy(t->v.stride, stride, (size_t)ndim * sizeof *stride);
+    tensor_update_layout(t);
+    return t;
+}
+
+int number_from_object(PyObject *o, Number *out) {
+    if (PyBool_Check(o)) {
+        *out = (Number){.f = o == Py_True, .i = o == Py_True, .kind = NUMBER_BOOL};
+        return 0;
+    }
+    if (PyFloat_CheckExact(o)) {
+        *out = (Number){.f = PyFloat_AS_DOUBLE(o), .kind = NUMBER_FLOAT};
+        return 0;
+    }
+    if (PyLong_Check(o)) {
+        int overflow;
+        int64_t i = PyLong_AsLongLongAndOverflow(o, &overflow);
+        if (overflow) {
+            PyErr_SetString(PyExc_RuntimeError, "value cannot be converted to type int64_t without overflow");
+            return -1;
+        }
+        *out = (Number){.f = (double)i, .i = i, .kind = NUMBER_INT};
+        return 0;
+    }
+    if (PyComplex_Check(o)) {
+        Py_complex c = PyComplex_AsCComplex(o);
+        *out = (Number){.f = c.real, .imag = c.imag, .kind = NUMBER_COMPLEX};
+        return 0;
+    }
+    if (!PyFloat_Check(o)) { /* a NumPy scalar: its own .item() knows best */
+        PyObject *item = PyObject_CallMethod(o, "item", NULL);
+        if (!item) {
+            return -1;
+        }
+        bool plain = PyBool_Check(item) || PyFloat_Check(item) || PyLong_Check(item) || PyComplex_Check(item);
+        int failed = plain ? number_from_object(item, out) : -1;
+        if (!plain) {
+            double f = PyFloat_AsDouble(item); /* ml_dtypes scalars give floats or themselves */
+            failed = f == -1.0 && PyErr_Occurred() ? -1 : 0;
+            *out = (Number){.f = f, .kind = NUMBER_FLOAT};
+        }
+        Py_DECREF(item);
+        return failed;
+    }
+    *out = (Number){.f = PyFloat_AsDouble(o), .kind = NUMBER_FLOAT};
+    return 0;
+}
+
+int number_default_dtype(const Number *n) {
+    switch (n->kind) {
+    case NUMBER_BOOL:
+        return AMP_BOOL;
+    case NUMBER_INT:
+        return AMP_INT64;
+    case NUMBER_COMPLEX:
+        return amp_state.default_dtype == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_COMPLEX64;
+    default:
+        return amp_state.default_dtype;
+    }
+}
+
+Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
+    Tensor *t = tensor_new(0, NULL, dtype, device);
+    if (!t) {
+        return NULL;
+    }
+    if (wrapped && number.kind == NUMBER_FLOAT && dtype != AMP_FLOAT64) {
+        /* keep the double: binary ops cast from it once, so that x * 0.1 in fp64 sees 0.1, not fp32's 0.1 */
+        t->v.dtype = AMP_FLOAT64;
+        storage_drop(t->st);
+        if (!(t->st = storage_new(device, sizeof(double)))) {
+            Py_DECREF(t);
+            return NULL;
+        }
+        t->v.data = t->st->data;
+    }
+    if (wrapped) {
+        t->flags |= TENSOR_WRAPPED;
+    }
+    Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {number}};
+    switch (t->v.dtype) { /* the usual four without a trip through the backend */
+    case AMP_FLOAT64:
+        memcpy(t->v.data, &number.f, sizeof number.f);
+        return t;
+    case AMP_FLOAT32: {
+        float f = (float)number.f;
+        memcpy(t->v.data, &f, sizeof f);
+        return t;
+    }
+    case AMP_INT64:
+        if (number.kind == NUMBER_INT || number.kind == NUMBER_BOOL) {
+            memcpy(t->v.data, &number.i, sizeof number.i);
+            return t;
+        }
+        break;
+    default:
+        break;
+    }
+    Status status = amp_backend[device]->fill(&call);
+    if (status != AMP_OK) {
+        amp_raise(status, "fill");
+        Py_DECREF(t);
+        return NULL;
+    }
+    return t;
+}
+
+Meta *tensor_meta(Tensor *t) {
+    if (!t->meta) {
+        t->meta = PyMem_Calloc(1, sizeof *t->meta);
+        if (!t->meta) {
+            PyErr_NoMemory();
+        }
+    }
+    return t->meta;
+}
+
+/* ---- death and the collector ---- */
+
+static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
+    Tensor *t = (Tensor *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(t->fn);
+    Py_VISIT(t->grad);
+    Py_VISIT(t->base);
+    Py_VISIT(t->dict);
+    if (t->meta) {
+        Py_VISIT(t->meta->hooks);
+        Py_VISIT(t->meta->post_accumulate_hooks);
+        for (int i = 0; i < CAST_SLOTS; i++) {
+            Py_VISIT(t->meta->cast[i].cast);
+        }
+    }
+    return 0;
+}
+
+static void meta_free(Tensor *t) {
+    Meta *m = t->meta;
+    if (!m) {
+        return;
+    }
+    t->meta = NULL;
+    Py_XDECREF(m->hooks);
+    Py_XDECREF(m->post_accumulate_hooks);
+    for (int i = 0; i < CAST_SLOTS; i++) {
+        Py_XDECREF(m->cast[i].cast);
+    }
+    PyMem_Free(m);
+}
+
+static int tensor_clear(PyObject *self) {
+    Tensor *t = (Tensor *)self;
+    Py_CLEAR(t->fn);
+    Py_CLEAR(t->grad);
+    Py_CLEAR(t->base);
+    Py_CLEAR(t->dict);
+    meta_free(t);
+    return 0;
+}
+
+static void tensor_dealloc(PyObject *self) {
+    Tensor *t = (Tensor *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (t->weak) {
+        PyObject_ClearWeakRefs(self);
+    }
+    if (t->fn || t->grad || t->base || t->dict || t->meta) {
+        tensor_clear(self);
+    }
+    if (t->v.shape && t->v.shape != t->dims) {
+        PyMem_Free(t->v.shape);
+    }
+    if (t->st) {
+        storage_drop(t->st);
+    }
+    if (type == amp_state.tensor_type && tensor_pooled < TENSOR_POOL) {
+        tensor_pool[tensor_pooled++] = self;
+    } else {
+        type->tp_free(self);
+    }
+    Py_DECREF(type);
+}
+
+/* ---- description ---- */
+
+PyObject *tensor_describe(const Tensor *t) {
+    PyObject *size = size_from_dims(t->v.ndim, t->v.shape);
+    if (!size) {
+        return NULL;
+    }
+    PyObject *tuple = PySequence_Tuple(size);
+    PyObject *text = tuple ? PyUnicode_FromFormat("tensor of shape %R, %s", tuple, amp_dtype_info[t->v.dtype].name) : NULL;
+    Py_DECREF(size);
+    Py_XDECREF(tuple);
+    return text;
+}
+
+int device_require(int device) {
+    if (device == AMP_CUDA && !amp_state.cuda_emulated) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "CUDA is not available: no CUDA GPU was found on this machine. To run device \"cuda\" on the CPU with CUDA's rules, call "
+                        "ampnative.cuda.emulate() or set AMPNATIVE_EMULATE_CUDA=1");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- attributes ---- */
+
+static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    return size_from_dims(t->v.ndim, t->v.shape);
+}
+
+static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
+    return dtype_object(((Tensor *)self)->v.dtype);
+}
+
+static PyObject *get_device(PyObject *self, void *Py_UNUSED(closure)) {
+    return device_object(((Tensor *)self)->v.device);
+}
+
+static PyObject *get_ndim(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(((Tensor *)self)->v.ndim);
+}
+
+static PyObject *get_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(tensor_requires_grad((Tensor *)self));
+}
+
+int tensor_set_requires_grad(Tensor *t, bool on) {
+    if (!on && t->fn) {
+        PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                                            "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+        return -1;
+    }
+    if (on && !amp_is_floating(t->v.dtype)) {
+        if (amp_is_complex(t->v.dtype)) {
+            PyErr_SetString(PyExc_RuntimeError, "complex tensors cannot require gradients here: autograd covers floating dtypes only");
+        } else {
+            PyErr_Format(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients, not %s", amp_dtype_info[t->v.dtype].name);
+        }
+        return -1;
+    }
+    if (on && (t->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
+        PyErr_SetString(PyExc_RuntimeError, "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+        return -1;
+    }
+    if (on && !t->fn) {
+        t->flags |= TENSOR_REQUIRES_GRAD;
+    } else if (!on) {
+        t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
+    }
+    return 0;
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    if (!value || !PyBool_Check(value)) {
+        PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+        return -1;
+    }
+    return tensor_set_requires_grad((Tensor *)self, value == Py_True);
+}
+
+static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(!((Tensor *)self)->fn);
+}
+
+static PyObject *get_grad_fn(PyObject *self, void *Py_UNUSED(closure)) {
+    Node *fn;
+    uint32_t nr;
+    if (tensor_history((Tensor *)self, &fn, &nr) < 0) {
+        return NULL;
+    }
+    return fn ? (PyObject *)fn : Py_NewRef(Py_None);
+}
+
+static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    if (t->grad) {
+        return Py_NewRef(t->grad);
+    }
+    if (t->fn && !(t->flags & TENSOR_RETAINS_GRAD)) {
+        if (PyErr_WarnEx(PyExc_UserWarning,
+                         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
+                         "backward(). Call .retain_grad() on it first.",
+                         1) < 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    if (!value || value == Py_None) {
+        Py_CLEAR(t->grad);
+        return 0;
+    }
+    if (!tensor_check(value)) {
+        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s", Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Tensor *g = (Tensor *)value;
+    if (g == t) {
+        PyErr_SetString(PyExc_RuntimeError, "can't assign Variable as its own grad");
+        return -1;
+    }
+    bool same = g->v.ndim == t->v.ndim && !memcmp(g->v.shape, t->v.shape, (size_t)t->v.ndim * sizeof(int64_t));
+    if (!same) {
+        PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different size: expected %zd dimensions like the tensor, and the same sizes",
+                     (Py_ssize_t)t->v.ndim);
+        return -1;
+    }
+    if (g->v.dtype != t->v.dtype || g->v.device != t->v.device) {
+        PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different %s: the tensor is %s, the gradient %s",
+                     g->v.dtype != t->v.dtype ? "type" : "device", amp_dtype_info[t->v.dtype].name, amp_dtype_info[g->v.dtype].name);
+        return -1;
+    }
+    Py_XSETREF(t->grad, (Tensor *)Py_NewRef(value));
+    PyObject_GC_UnTrack(self);
+    PyObject_GC_Track(self);
+    return 0;
+}
+
+static PyObject *get_data(PyObject *self, void *Py_UNUSED(closure)) {
+    Tensor *t = tensor_shallow((Tensor *)self);
+    if (t) {
+        t->flags |= TENSOR_IS_DATA;
+    }
+    return (PyObject *)t;
+}
+
+/* x.data = y: x takes over y's memory, shape and dtype; its history stays. */
+static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    if (!value || !tensor_check(value)) {
+        PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s", value ? Py_TYPE(value)->tp_name : "nothing");
+        return -1;
+    }
+    Tensor *src = (Tensor *)value;
+    int64_t *heap = t->v.shape != t->dims ? t->v.shape : NULL;
+    int8_t ndim = t->v.ndim;
+    if (tensor_set_ndim(t, src->v.ndim) < 0) {
+        t->v.ndim = ndim;
+        return -1;
+    }
+    if (heap) {
+        PyMem_Free(heap);
+    }
+    memcpy(t->v.shape, src->v.shape, (size_t)src->v.ndim * sizeof(int64_t));
+    memcpy(t->v.stride, src->v.stride, (size_t)src->v.ndim * sizeof(int64_t));
+    src->st->refs++;
+    storage_drop(t->st);
+    t->st = src->st;
+    t->st->writes++;
+    t->v.data = src->v.data;
+    t->v.numel = src->v.numel;
+    t->v.dtype = src->v.dtype;
+    t->v.device = src->v.device;
+    t->v.layout = src->v.layout;
+    return 0;
+}
+
+static PyObject *get_version(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLong(((Tensor *)self)->st->version);
+}
+
+static PyObject *get_base(PyObject *self, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    return Py_NewRef(t->base ? (PyObject *)t->base : Py_None);
+}
+
+static PyObject *get_output_nr(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromUnsignedLong(((Tensor *)self)->out_nr);
+}
+
+static PyObject *get_itemsize(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromSize_t(amp_itemsize(((Tensor *)self)->v.dtype));
+}
+
+static PyObject *get_nbytes(PyObject *self, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    return PyLong_FromLongLong(t->v.numel * (int64_t)amp_itemsize(t->v.dtype));
+}
+
+static PyObject *get_is_cuda(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Tensor *)self)->v.device == AMP_CUDA);
+}
+
+static PyObject *get_is_cpu(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Tensor *)self)->v.device == AMP_CPU);
+}
+
+static PyObject *get_false(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) {
+    Py_RETURN_FALSE;
+}
+
+static PyObject *get_retains_grad(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong((((Tensor *)self)->flags & TENSOR_RETAINS_GRAD) != 0);
+}
+
+static PyObject *transposed(PyObject *self, bool last_two) {
+    Tensor *t = (Tensor *)self;
+    int nd = t->v.ndim;
+    if (last_two && nd < 2) {
+        PyErr_Format(PyExc_RuntimeError, "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.", nd);
+        return NULL;
+    }
+    if (nd < 2) {
+        return (PyObject *)call_unary(OP_alias, t);
+    }
+    if (last_two || nd == 2) {
+        return (PyObject *)call_transpose(t, nd - 2, nd - 1);
+    }
+    int64_t dims[AMP_MAX_DIMS];
+    for (int i = 0; i < nd; i++) {
+        dims[i] = nd - 1 - i;
+    }
+    return (PyObject *)call_permute(t, dims);
+}
+
+static PyObject *get_T(PyObject *self, void *Py_UNUSED(closure)) {
+    return transposed(self, false);
+}
+
+static PyObject *get_mT(PyObject *self, void *Py_UNUSED(closure)) {
+    return transposed(self, true);
+}
+
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, NULL, "Sizes of the dimensions, a Size.", NULL},
+    {"dtype", get_dtype, NULL, "Number format of the elements.", NULL},
+    {"device", get_device, NULL, "Where the memory lives.", NULL},
+    {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad, "True if operations on the tensor are recorded.", NULL},
+    {"is_leaf", get_is_leaf, NULL, "True if no recorded operation made the tensor.", NULL},
+    {"grad_fn", get_grad_fn, NULL, "The graph node that made the tensor, or None.", NULL},
+    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", NULL},
+    {"data", get_data, set_data, "The same memory without history; writes through it are not seen by autograd.", NULL},
+    {"_version", get_version, NULL, "How often the memory was written in place.", NULL},
+    {"_base", get_base, NULL, "The tensor this one is a view of, or None.", NULL},
+    {"output_nr", get_output_nr, NULL, "Which output of grad_fn the tensor is.", NULL},
+    {"itemsize", get_itemsize, NULL, "Bytes of one element.", NULL},
+    {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
+    {"is_cuda", get_is_cuda, NULL, "True on device cuda, emulated or not.", NULL},
+    {"is_cpu", get_is_cpu, NULL, "True on device cpu.", NULL},
+    {"is_sparse", get_false, NULL, "Always False: tensors are strided.", NULL},
+    {"is_quantized", get_false, NULL, "Always False.", NULL},
+    {"is_meta", get_false, NULL, "Always False.", NULL},
+    {"retains_grad", get_retains_grad, NULL, "True for a non-leaf whose gradient is kept.", NULL},
+    {"T", get_T, NULL, "The tensor with its dimensions reversed.", NULL},
+    {"mT", get_mT, NULL, "The tensor with its last two dimensions swapped.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef tensor_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Tensor, weak), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Tensor, dict), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+/* Tensor(data) makes a float32 tensor, Tensor(2, 3) an uninitialised one: PyTorch's old constructor. */
+static PyObject *tensor_tp_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    Tensor *t = NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+    if (n == 1 && !PyLong_Check(PyTuple_GET_ITEM(args, 0))) {
+        PyObject *data = PyTuple_GET_ITEM(args, 0);
+        t = tensor_check(data) ? tensor_shallow((Tensor *)data) : tensor_from_data(data, amp_state.default_dtype, AMP_CPU);
+    } else {
+        int64_t shape[AMP_MAX_DIMS];
+        if (n > AMP_MAX_DIMS) {
+            PyErr_SetString(PyExc_RuntimeError, "too many dimensions");
+            return NULL;
+        }
+        for (Py_ssize_t i = 0; i < n; i++) {
+            shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(args, i));
+            if (shape[i] == -1 && PyErr_Occurred()) {
+                return NULL;
+            }
+        }
+        int64_t none = 0;
+        t = n ? tensor_new((int)n, shape, amp_state.default_dtype, AMP_CPU) : tensor_new(1, &none, amp_state.default_dtype, AMP_CPU);
+    }
+    if (!t || type == amp_state.tensor_type) {
+        return (PyObject *)t;
+    }
+    Tensor *sub = window_of_type(type, t, t->v.ndim, t->v.shape, t->v.stride, 0);
+    Py_DECREF(t);
+    return (PyObject *)sub;
+}
+
+PyObject *tensor_make_subclass(PyObject *cls, PyObject *data, bool requires_grad) {
+    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, amp_state.tensor_type) || !tensor_check(data)) {
+        PyErr_SetString(PyExc_TypeError, "_make_subclass() takes a subclass of Tensor and a Tensor");
+        return NULL;
+    }
+    Tensor *src = (Tensor *)data;
+    Tensor *t = window_of_type((PyTypeObject *)cls, src, src->v.ndim, src->v.shape, src->v.stride, 0);
+    if (t && requires_grad && tensor_set_requires_grad(t, true) < 0) {
+        Py_CLEAR(t);
+    }
+    return (PyObject *)t;
+}
+
+static PyObject *tensor_repr(PyObject *self) {
+    PyObject *module = PyImport_ImportModule("ampnative._tensor_str");
+    if (!module) {
+        return NULL;
+    }
+    PyObject *text = PyObject_CallMethod(module, "tensor_repr", "O", self);
+    Py_DECREF(module);
+    return text;
+}
+
+static Py_hash_t tensor_hash(PyObject *self) {
+    return (Py_hash_t)((uintptr_t)self >> 4);
+}
+
+/* Own attributes, then those of interop.c. NULL: too many. */
+static PyGetSetDef *all_getset(void) {
+    enum { LIMIT = 64 };
+    static PyGetSetDef table[LIMIT];
+    const PyGetSetDef *parts[2] = {tensor_getset, interop_getset};
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        for (const PyGetSetDef *g = parts[i]; g->name; g++) {
+            if (n + 1 == LIMIT) {
+                PyErr_SetString(PyExc_SystemError, "too many attributes for the table");
+                return NULL;
+            }
+            table[n++] = *g;
+        }
+    }
+    return table;
+}
+
+int tensor_init(PyObject *module) {
+    PyGetSetDef *getset = all_getset();
+    if (!getset) {
+        return -1;
+    }
+    static PyType_Slot slots[64] = {
+        {Py_tp_new, tensor_tp_new},
+        {Py_tp_dealloc, tensor_dealloc},
+        {Py_tp_traverse, tensor_traverse},
+        {Py_tp_clear, tensor_clear},
+        {Py_tp_getset, NULL},
+        {Py_tp_members, tensor_members},
+        {Py_tp_repr, tensor_repr},
+        {Py_tp_hash, tensor_hash},
+        {Py_tp_doc, "An n-dimensional array with autograd. Make one with ampnative.tensor, zeros, randn, from_numpy, ..."},
+    };
+    slots[4].pfunc = getset;
+    int n = 9;
+    n = tensor_add_slots(slots, n, (int)(sizeof slots / sizeof *slots));
+    if (n < 0) {
+        return -1;
+    }
+    PyType_Spec spec = {
+        .name = "ampnative.Tensor",
+        .basicsize = sizeof(Tensor),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    amp_state.tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (!amp_state.tensor_type) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)amp_state.tensor_type);
+}

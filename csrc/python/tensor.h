@@ -1,0 +1,98 @@
+/* The Tensor object, its storage, and how glue code makes tensors. */
+#ifndef AMP_TENSOR_H
+#define AMP_TENSOR_H
+#include "state.h"
+
+/* Memory shared by views, detach, .data and from_numpy. Reference counted by itself (GIL held). */
+typedef struct Storage {
+    int32_t refs;
+    uint8_t device;
+    uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
+    uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
+    uint32_t writes;  /* every write, .data included: stamps cast slots */
+    char *data;
+    size_t nbytes;
+    PyObject *owner;  /* strong; memory that someone else owns (ndarray, capsule holder); NULL: allocated by us and freed with the storage */
+} Storage;
+
+enum {
+    TENSOR_REQUIRES_GRAD = 1, /* leaf only; non-leaves have fn */
+    TENSOR_WRAPPED = 2,       /* made from a Python number: takes part in promotion by category only */
+    TENSOR_INFERENCE = 4,     /* made in inference mode */
+    TENSOR_RETAINS_GRAD = 8,
+    TENSOR_IS_DATA = 16,      /* a .data/.detach() alias with its own version counter semantics: writes bump `writes` only */
+    TENSOR_NO_GRAD_VIEW = 32, /* a view made under no_grad: in-place recording on it is refused */
+};
+
+enum { CAST_SLOTS = 2 };
+typedef struct CastSlot {
+    Tensor *cast;     /* strong */
+    uint64_t epoch;   /* autocast epoch in which it was made */
+    uint32_t writes;  /* of the source's storage when it was made */
+} CastSlot;
+
+/* Rare belongings; NULL for almost all tensors. */
+typedef struct Meta {
+    PyObject *hooks;                /* dict id -> callable, run on the gradient; strong or NULL */
+    PyObject *post_accumulate_hooks; /* dict id -> callable; strong or NULL */
+    CastSlot cast[CAST_SLOTS];
+} Meta;
+
+struct Tensor {
+    PyObject_HEAD
+    View v;             /* first, so that a kernel takes &t->v */
+    Storage *st;        /* counted */
+    Node *fn;           /* strong; NULL for leaves */
+    uint32_t out_nr;    /* which output of fn */
+    uint8_t flags;
+    uint32_t fn_version; /* views: storage version for which fn is right */
+    Tensor *grad;       /* strong */
+    Tensor *base;       /* strong: the tensor whose history a view shares; NULL for non-views */
+    Meta *meta;
+    PyObject *dict, *weak;
+    int64_t dims[2 * AMP_INLINE_DIMS]; /* shape, then stride; a heap block above AMP_INLINE_DIMS dimensions */
+};
+
+int tensor_init(PyObject *module);
+
+static inline bool tensor_check_exact(PyObject *o) {
+    return Py_TYPE(o) == amp_state.tensor_type || Py_TYPE(o) == amp_state.parameter_type;
+}
+static inline bool tensor_check(PyObject *o) {
+    return tensor_check_exact(o) || PyType_IsSubtype(Py_TYPE(o), amp_state.tensor_type);
+}
+/* A view whose base got a history by an in-place write requires grad although it has no fn yet. */
+static inline bool tensor_requires_grad(const Tensor *t) {
+    return (t->flags & TENSOR_REQUIRES_GRAD) || t->fn ||
+           (t->base && t->fn_version != t->st->version && !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW)) &&
+            (t->base->fn || (t->base->flags & TENSOR_REQUIRES_GRAD)));
+}
+
+/* All return a new reference, or NULL with an exception. */
+Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device); /* contiguous, uninitialised */
+/* A window onto src's storage; offset in elements relative to src's first element. No history, no base: the driver adds them. */
+Tensor *tensor_window(Tensor *src, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset);
+static inline Tensor *tensor_shallow(Tensor *src) { return tensor_window(src, src->v.ndim, src->v.shape, src->v.stride, 0); }
+/* Memory of someone else; `owner` is kept (strong) until the storage dies. */
+Tensor *tensor_from_memory(char *data, size_t nbytes, PyObject *owner, int ndim, const int64_t *shape, const int64_t *stride,
+                           int dtype, int device);
+Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped); /* 0-dim */
+/* Python int/float/bool/complex -> Number; 0, or -1 with an exception. */
+int number_from_object(PyObject *o, Number *out);
+int number_default_dtype(const Number *n); /* bool, int64, default dtype or its complex */
+
+Meta *tensor_meta(Tensor *t); /* made on demand; NULL with MemoryError */
+void tensor_update_layout(Tensor *t); /* after shape or stride changed */
+static inline void tensor_bump(Tensor *t) { /* after a write through t */
+    t->st->writes++;
+    if (!(t->flags & TENSOR_IS_DATA)) {
+        t->st->version++;
+    }
+}
+/* Raises where PyTorch does: a CUDA device without GPU or emulation. 0 or -1. */
+int device_require(int device);
+
+/* Tensor -> "Tensor of shape (2, 3), float32, cpu" for error texts; a new str. */
+PyObject *tensor_describe(const Tensor *t);
+
+#endif

@@ -1,0 +1,504 @@
+/* Methods of Tensor that are no op rows: conversion, backward, hooks, sizes. */
+#include "tensor_methods.h"
+
+#include <string.h>
+
+#include "args.h"
+#include "autocast_region.h"
+#include "interop.h"
+#include "node.h"
+
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs, bool accumulate, bool allow_unused,
+                            PyObject **out);
+
+/* ---- conversion ---- */
+
+static PyObject *converted(Tensor *t, int dtype, int device, bool copy) {
+    if (!copy && t->v.dtype == dtype && t->v.device == device) {
+        return Py_NewRef((PyObject *)t);
+    }
+    if (t->v.dtype == dtype && t->v.device == device) {
+        return (PyObject *)call_clone(t);
+    }
+    return (PyObject *)call_to(t, dtype, device);
+}
+
+/* to(dtype), to(device), to(device, dtype), to(other), each with non_blocking= copy= memory_format=. */
+static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    Tensor *t = (Tensor *)self;
+    int dtype = t->v.dtype, device = t->v.device;
+    bool copy = false;
+    Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    int flags = 0;
+    for (Py_ssize_t i = 0; i < n + nkw; i++) {
+        PyObject *o = args[i];
+        const char *name = i < n ? NULL : PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i - n));
+        if (name && (!strcmp(name, "non_blocking") || !strcmp(name, "memory_format"))) {
+            continue;
+        }
+        if (name && !strcmp(name, "copy")) {
+            int truth = PyObject_IsTrue(o);
+            if (truth < 0) {
+                return NULL;
+            }
+            copy = truth;
+        } else if (o == Py_None) {
+            continue;
+        } else if (tensor_check(o) && (!name || !strcmp(name, "other"))) {
+            dtype = ((Tensor *)o)->v.dtype;
+            device = ((Tensor *)o)->v.device;
+        } else if (Py_TYPE(o) == amp_state.dtype_type || PyType_Check(o)) {
+            dtype = dtype_parse(o);
+        } else if (PyBool_Check(o) && !name) { /* non_blocking, then copy */
+            copy = flags++ ? o == Py_True : copy;
+        } else if (!name || !strcmp(name, "device")) {
+            device = device_parse(o);
+        } else {
+            PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments: '%s'. It takes a dtype, a device, both, or another tensor", name);
+            return NULL;
+        }
+        if (dtype < 0 || device < 0) {
+            return NULL;
+        }
+    }
+    return converted(t, dtype, device, copy);
+}
+
+#define CONVERTER(name, id)                                                                                                                            \
+    static PyObject *method_##name(PyObject *self, PyObject *Py_UNUSED(ignored)) {                                                                    \
+        return converted((Tensor *)self, id, ((Tensor *)self)->v.device, false);                                                                      \
+    }
+CONVERTER(float, AMP_FLOAT32)
+CONVERTER(double, AMP_FLOAT64)
+CONVERTER(half, AMP_FLOAT16)
+CONVERTER(bfloat16, AMP_BFLOAT16)
+CONVERTER(int, AMP_INT32)
+CONVERTER(long, AMP_INT64)
+CONVERTER(short, AMP_INT16)
+CONVERTER(byte, AMP_UINT8)
+CONVERTER(char, AMP_INT8)
+CONVERTER(bool, AMP_BOOL)
+#undef CONVERTER
+
+static PyObject *method_cpu(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n), PyObject *Py_UNUSED(kw)) {
+    return converted((Tensor *)self, ((Tensor *)self)->v.dtype, AMP_CPU, false);
+}
+
+static PyObject *method_cuda(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n), PyObject *Py_UNUSED(kw)) {
+    return converted((Tensor *)self, ((Tensor *)self)->v.dtype, AMP_CUDA, false);
+}
+
+/* type(): a name; type(dtype): a conversion. */
+static PyObject *method_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+    Tensor *t = (Tensor *)self;
+    if (n == 0) {
+        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "", amp_dtype_info[t->v.dtype].name);
+    }
+    int dtype = dtype_parse(args[0]);
+    return dtype < 0 ? NULL : converted(t, dtype, t->v.device, false);
+}
+
+static PyObject *method_type_as(PyObject *self, PyObject *other) {
+    if (!tensor_check(other)) {
+        PyErr_Format(PyExc_TypeError, "type_as(): argument 'other' must be Tensor, not %s", Py_TYPE(other)->tp_name);
+        return NULL;
+    }
+    return converted((Tensor *)self, ((Tensor *)other)->v.dtype, ((Tensor *)other)->v.device, false);
+}
+
+/* ---- sizes ---- */
+
+static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+    Tensor *t = (Tensor *)self;
+    if (n == 0 || args[0] == Py_None) {
+        return size_from_dims(t->v.ndim, t->v.shape);
+    }
+    long dim = PyLong_AsLong(args[0]);
+    if (dim == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (t->v.ndim == 0) {
+        PyErr_Format(PyExc_IndexError, "Dimension specified as %ld but tensor has no dimensions", dim);
+        return NULL;
+    }
+    int d = wrap_dim(dim, t->v.ndim);
+    return d < 0 ? NULL : PyLong_FromLongLong(t->v.shape[d]);
+}
+
+static PyObject *method_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+    Tensor *t = (Tensor *)self;
+    if (n == 0) {
+        PyObject *tuple = PyTuple_New(t->v.ndim);
+        for (int d = 0; tuple && d < t->v.ndim; d++) {
+            PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(t->v.stride[d]));
+        }
+        return tuple;
+    }
+    long dim = PyLong_AsLong(args[0]);
+    if (dim == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int d = wrap_dim(dim, t->v.ndim);
+    return d < 0 ? NULL : PyLong_FromLongLong(t->v.ndim ? t->v.stride[d] : 1);
+}
+
+static PyObject *method_numel(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLongLong(((Tensor *)self)->v.numel);
+}
+
+static PyObject *method_dim(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLong(((Tensor *)self)->v.ndim);
+}
+
+static PyObject *method_element_size(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromSize_t(amp_itemsize(((Tensor *)self)->v.dtype));
+}
+
+static PyObject *method_data_ptr(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromVoidPtr(((Tensor *)self)->v.numel ? ((Tensor *)self)->v.data : NULL);
+}
+
+static PyObject *method_storage_offset(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Tensor *t = (Tensor *)self;
+    return PyLong_FromLongLong((t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype));
+}
+
+static PyObject *method_is_contiguous(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n), PyObject *Py_UNUSED(kw)) {
+    return PyBool_FromLong(((Tensor *)self)->v.layout & LAYOUT_CONTIGUOUS);
+}
+
+static PyObject *method_is_floating_point(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(amp_is_floating(((Tensor *)self)->v.dtype));
+}
+
+static PyObject *method_is_complex(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(amp_is_complex(((Tensor *)self)->v.dtype));
+}
+
+static PyObject *method_get_device(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromLong(((Tensor *)self)->v.device == AMP_CUDA ? 0 : -1);
+}
+
+static bool same_shape(const Tensor *a, const Tensor *b) {
+    return a->v.ndim == b->v.ndim && !memcmp(a->v.shape, b->v.shape, (size_t)a->v.ndim * sizeof(int64_t));
+}
+
+/* equal(): same shape and all elements equal. */
+static PyObject *method_equal(PyObject *self, PyObject *other) {
+    if (!tensor_check(other)) {
+        PyErr_Format(PyExc_TypeError, "equal(): argument 'other' must be Tensor, not %s", Py_TYPE(other)->tp_name);
+        return NULL;
+    }
+    if (!same_shape((Tensor *)self, (Tensor *)other)) {
+        Py_RETURN_FALSE;
+    }
+    Tensor *same = call_binary(OP_eq, (Tensor *)self, (Tensor *)other), *all = same ? call_unary(OP_all, same) : NULL;
+    Py_XDECREF(same);
+    PyObject *result = all ? tensor_item(all) : NULL;
+    Py_XDECREF(all);
+    return result;
+}
+
+/* Shapes of another tensor. */
+static PyObject *like_other(PyObject *self, PyObject *other, Tensor *(*f)(Tensor *, int, const int64_t *)) {
+    if (!tensor_check(other)) {
+        PyErr_Format(PyExc_TypeError, "argument 'other' must be Tensor, not %s", Py_TYPE(other)->tp_name);
+        return NULL;
+    }
+    return (PyObject *)f((Tensor *)self, ((Tensor *)other)->v.ndim, ((Tensor *)other)->v.shape);
+}
+
+static PyObject *method_view_as(PyObject *self, PyObject *other) {
+    return like_other(self, other, call_reshape);
+}
+
+static PyObject *method_expand_as(PyObject *self, PyObject *other) {
+    return like_other(self, other, call_expand);
+}
+
+/* ---- gradients ---- */
+
+static PyObject *method_requires_grad_(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    Py_ssize_t total = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    int on = total ? PyObject_IsTrue(args[0]) : 1;
+    if (total > 1) {
+        PyErr_SetString(PyExc_TypeError, "requires_grad_() takes at most 1 argument (requires_grad=True)");
+        return NULL;
+    }
+    return on < 0 || tensor_set_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
+}
+
+/* detach_(): the tensor forgets its history. */
+static PyObject *method_detach_(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Tensor *t = (Tensor *)self;
+    if (t->base) {
+        PyErr_SetString(PyExc_RuntimeError, "Can't detach views in-place. Use detach() instead.");
+        return NULL;
+    }
+    Py_CLEAR(t->fn);
+    t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
+    return Py_NewRef(self);
+}
+
+static PyObject *method_backward(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
+    PyObject *got[4] = {NULL, NULL, NULL, NULL};
+    if (take_arguments("backward", names, 4, 0, args, n, kwnames, got) < 0) {
+        return NULL;
+    }
+    int create = got[2] ? PyObject_IsTrue(got[2]) : 0;
+    int keep = got[1] && got[1] != Py_None ? PyObject_IsTrue(got[1]) : create;
+    if (create < 0 || keep < 0) {
+        return NULL;
+    }
+    PyObject *inputs = NULL;
+    if (got[3] && got[3] != Py_None) {
+        inputs = tensor_check(got[3]) ? PyTuple_Pack(1, got[3]) : PySequence_Tuple(got[3]);
+        if (inputs && PyTuple_GET_SIZE(inputs) == 0) {
+            PyErr_SetString(PyExc_RuntimeError, "'inputs' argument to backward() cannot be empty.");
+            Py_CLEAR(inputs);
+        }
+    } else {
+        inputs = PyTuple_New(0);
+    }
+    PyObject *roots = PyTuple_Pack(1, self), *gradients = PyTuple_Pack(1, got[0] ? got[0] : Py_None);
+    int failed = !inputs || !roots || !gradients ? -1 : engine_backward_objects(roots, gradients, keep, create, inputs, true, true, NULL);
+    Py_XDECREF(inputs);
+    Py_XDECREF(roots);
+    Py_XDECREF(gradients);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* The dict of hooks that runs on the gradient of t; made on demand, borrowed. */
+static PyObject *hooks_of(Tensor *t) {
+    Node *fn;
+    uint32_t nr;
+    if (tensor_history(t, &fn, &nr) < 0) {
+        return NULL;
+    }
+    if (!fn) {
+        Meta *m = tensor_meta(t);
+        if (m && !m->hooks) {
+            m->hooks = PyDict_New();
+        }
+        if (m && !PyObject_GC_IsTracked((PyObject *)t)) {
+            PyObject_GC_Track((PyObject *)t);
+        }
+        return m ? m->hooks : NULL;
+    }
+    PyObject *dict = NULL;
+    for (Py_ssize_t i = 0; fn->pre_hooks && i < PyList_GET_SIZE(fn->pre_hooks); i++) {
+        PyObject *pair = PyList_GET_ITEM(fn->pre_hooks, i);
+        if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair, 0)) == nr) {
+            dict = PyTuple_GET_ITEM(pair, 1);
+        }
+    }
+    if (!dict && (fn->pre_hooks || (fn->pre_hooks = PyList_New(0)))) {
+        PyObject *fresh = PyDict_New(), *pair = fresh ? Py_BuildValue("(kO)", (unsigned long)nr, fresh) : NULL;
+        if (pair && PyList_Append(fn->pre_hooks, pair) == 0) {
+            dict = fresh;
+        }
+        Py_XDECREF(pair);
+        Py_XDECREF(fresh);
+    }
+    Py_DECREF(fn);
+    return dict;
+}
+
+static PyObject *add_hook(PyObject *dict, PyObject *hook) {
+    PyObject *module = dict ? PyImport_ImportModule("ampnative.utils.hooks") : NULL;
+    PyObject *handle = module ? PyObject_CallMethod(module, "register", "OO", dict, hook) : NULL;
+    Py_XDECREF(module);
+    return handle;
+}
+
+static PyObject *method_register_hook(PyObject *self, PyObject *hook) {
+    if (!tensor_requires_grad((Tensor *)self)) {
+        PyErr_SetString(PyExc_RuntimeError, "cannot register a hook on a tensor that doesn't require gradient");
+        return NULL;
+    }
+    return add_hook(hooks_of((Tensor *)self), hook);
+}
+
+static PyObject *method_register_post_accumulate_grad_hook(PyObject *self, PyObject *hook) {
+    Tensor *t = (Tensor *)self;
+    if (t->fn || !(t->flags & TENSOR_REQUIRES_GRAD)) {
+        PyErr_SetString(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors or on tensors that don't require gradient");
+        return NULL;
+    }
+    Meta *m = tensor_meta(t);
+    if (!m || (!m->post_accumulate_hooks && !(m->post_accumulate_hooks = PyDict_New()))) {
+        return NULL;
+    }
+    if (!PyObject_GC_IsTracked(self)) {
+        PyObject_GC_Track(self);
+    }
+    return add_hook(m->post_accumulate_hooks, hook);
+}
+
+static PyObject *method_retain_grad(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Tensor *t = (Tensor *)self;
+    if (!tensor_requires_grad(t)) {
+        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
+        return NULL;
+    }
+    Node *fn;
+    uint32_t nr;
+    if (tensor_history(t, &fn, &nr) < 0) {
+        return NULL;
+    }
+    if (!fn || t->flags & TENSOR_RETAINS_GRAD) {
+        Py_XDECREF(fn);
+        Py_RETURN_NONE;
+    }
+    PyObject *ref = PyWeakref_NewRef(self, NULL), *pair = ref ? Py_BuildValue("(kO)", (unsigned long)nr, ref) : NULL;
+    int failed = !pair || (!fn->retain && !(fn->retain = PyList_New(0))) || PyList_Append(fn->retain, pair) < 0;
+    Py_XDECREF(ref);
+    Py_XDECREF(pair);
+    Py_DECREF(fn);
+    if (failed) {
+        return NULL;
+    }
+    t->flags |= TENSOR_RETAINS_GRAD;
+    Py_RETURN_NONE;
+}
+
+static PyObject *method_is_inference(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong((((Tensor *)self)->flags & TENSOR_INFERENCE) != 0);
+}
+
+static PyObject *method_make_subclass(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *cls, *data;
+    int requires_grad = 0;
+    return PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad) ? tensor_make_subclass(cls, data, requires_grad) : NULL;
+}
+
+/* ---- iteration ---- */
+
+static PyObject *method_unbind(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"dim", NULL};
+    PyObject *got[1] = {NULL};
+    if (take_arguments("unbind", names, 1, 0, args, n, kwnames, got) < 0) {
+        return NULL;
+    }
+    Tensor *t = (Tensor *)self;
+    long wanted = got[0] ? PyLong_AsLong(got[0]) : 0;
+    if (wanted == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int dim = wrap_dim(wanted, t->v.ndim);
+    if (dim < 0) {
+        return NULL;
+    }
+    if (t->v.ndim == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "unbind: expects at least a 1-dimensional tensor");
+        return NULL;
+    }
+    PyObject *tuple = PyTuple_New((Py_ssize_t)t->v.shape[dim]);
+    for (int64_t i = 0; tuple && i < t->v.shape[dim]; i++) {
+        Arg arg[MAX_ARGS] = {arg_tensor(t), arg_int(dim), arg_int(i)};
+        PyObject *part = run_op(&amp_rows[OP_select], arg, false);
+        if (!part) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, part);
+    }
+    return tuple;
+}
+
+static PyObject *tensor_iter(PyObject *self) {
+    if (((Tensor *)self)->v.ndim == 0) {
+        PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+        return NULL;
+    }
+    PyObject *rows = method_unbind(self, NULL, 0, NULL);
+    PyObject *iterator = rows ? PyObject_GetIter(rows) : NULL;
+    Py_XDECREF(rows);
+    return iterator;
+}
+
+#define KW(f) ((PyCFunction)(void (*)(void))f), METH_FASTCALL | METH_KEYWORDS
+static PyMethodDef own_methods[] = {
+    {"to", KW(method_to), "to(dtype) | to(device, dtype=None) | to(other), copy=False\n\nThe tensor in another dtype or on another device; itself if nothing changes."},
+    {"float", method_float, METH_NOARGS, "To float32."},
+    {"double", method_double, METH_NOARGS, "To float64."},
+    {"half", method_half, METH_NOARGS, "To float16; values beyond 65504 become inf."},
+    {"bfloat16", method_bfloat16, METH_NOARGS, "To bfloat16."},
+    {"int", method_int, METH_NOARGS, "To int32."},
+    {"long", method_long, METH_NOARGS, "To int64."},
+    {"short", method_short, METH_NOARGS, "To int16."},
+    {"byte", method_byte, METH_NOARGS, "To uint8."},
+    {"char", method_char, METH_NOARGS, "To int8."},
+    {"bool", method_bool, METH_NOARGS, "To bool."},
+    {"cpu", KW(method_cpu), "To device cpu."},
+    {"cuda", KW(method_cuda), "To device cuda."},
+    {"type", KW(method_type), "type() names the type, type(dtype) converts."},
+    {"type_as", method_type_as, METH_O, "To the dtype and device of another tensor."},
+    {"size", KW(method_size), "size(dim=None)\n--\n\nSizes of all dimensions, or of one."},
+    {"stride", KW(method_stride), "stride(dim=None)\n--\n\nSteps in elements between neighbours along each dimension."},
+    {"numel", method_numel, METH_NOARGS, "Number of elements."},
+    {"nelement", method_numel, METH_NOARGS, "Number of elements."},
+    {"dim", method_dim, METH_NOARGS, "Number of dimensions."},
+    {"ndimension", method_dim, METH_NOARGS, "Number of dimensions."},
+    {"element_size", method_element_size, METH_NOARGS, "Bytes of one element."},
+    {"data_ptr", method_data_ptr, METH_NOARGS, "Address of the first element."},
+    {"storage_offset", method_storage_offset, METH_NOARGS, "First element's place in the storage, in elements."},
+    {"is_contiguous", KW(method_is_contiguous), "True if the elements lie in row-major order without gaps."},
+    {"is_floating_point", method_is_floating_point, METH_NOARGS, "True for floating dtypes."},
+    {"is_complex", method_is_complex, METH_NOARGS, "True for complex dtypes."},
+    {"get_device", method_get_device, METH_NOARGS, "0 on cuda, -1 on cpu."},
+    {"equal", method_equal, METH_O, "True if shapes and all elements are equal."},
+    {"view_as", method_view_as, METH_O, "reshape to the shape of another tensor."},
+    {"reshape_as", method_view_as, METH_O, "reshape to the shape of another tensor."},
+    {"expand_as", method_expand_as, METH_O, "expand to the shape of another tensor."},
+    {"requires_grad_", KW(method_requires_grad_), "requires_grad_(requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
+    {"detach_", method_detach_, METH_NOARGS, "Forgets the tensor's history in place."},
+    {"backward", KW(method_backward),
+     "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
+     "Accumulates into .grad of the leaves (or of `inputs`) the gradients of this tensor, weighted by `gradient` (1 for a single element)."},
+    {"register_hook", method_register_hook, METH_O, "register_hook(hook, /)\n--\n\nhook(grad) runs when the gradient is computed and may return another one. Returns a handle with remove()."},
+    {"register_post_accumulate_grad_hook", method_register_post_accumulate_grad_hook, METH_O, "hook(tensor) runs after .grad of a leaf was written."},
+    {"retain_grad", method_retain_grad, METH_NOARGS, "Lets a non-leaf keep its gradient in .grad."},
+    {"is_inference", method_is_inference, METH_NOARGS, "True if made in inference mode."},
+    {"unbind", KW(method_unbind), "unbind(dim=0)\n--\n\nThe slices along a dimension, a tuple of views."},
+    {"_make_subclass", method_make_subclass, METH_VARARGS | METH_STATIC, "_make_subclass(cls, data, requires_grad=False)\n--\n\nAn instance of cls that shares data's memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+int tensor_add_slots(PyType_Slot *slots, int n, int limit) {
+    enum { METHOD_LIMIT = 512 };
+    static PyMethodDef methods[METHOD_LIMIT];
+    int m = op_entries_methods(methods, METHOD_LIMIT);
+    if (m < 0) {
+        return -1;
+    }
+    const PyMethodDef *tables[2] = {own_methods, interop_methods};
+    for (int k = 0; k < 2; k++) {
+        for (const PyMethodDef *d = tables[k]; d->ml_name; d++) {
+            if (m + 1 >= METHOD_LIMIT) {
+                PyErr_SetString(PyExc_SystemError, "too many methods for the table");
+                return -1;
+            }
+            methods[m++] = *d;
+        }
+    }
+    slots[n++] = (PyType_Slot){Py_tp_methods, methods};
+    slots[n++] = (PyType_Slot){Py_tp_iter, (void *)tensor_iter};
+    slots[n++] = (PyType_Slot){Py_mp_subscript, (void *)tensor_getitem};
+    slots[n++] = (PyType_Slot){Py_mp_ass_subscript, (void *)tensor_setitem};
+    slots[n++] = (PyType_Slot){Py_mp_length, (void *)tensor_length};
+    slots[n++] = (PyType_Slot){Py_sq_contains, (void *)tensor_contains};
+    slots[n++] = (PyType_Slot){Py_nb_bool, (void *)tensor_bool};
+    slots[n++] = (PyType_Slot){Py_nb_int, (void *)tensor_int};
+    slots[n++] = (PyType_Slot){Py_nb_float, (void *)tensor_float};
+    slots[n++] = (PyType_Slot){Py_nb_index, (void *)tensor_index};
+    slots[n++] = (PyType_Slot){Py_bf_getbuffer, (void *)tensor_getbuffer};
+    slots[n++] = (PyType_Slot){Py_bf_releasebuffer, (void *)tensor_releasebuffer};
+    n = operators_add_slots(slots, n);
+    if (n >= limit) {
+        PyErr_SetString(PyExc_SystemError, "too many slots for the table");
+        return -1;
+    }
+    return n;
+}

@@ -1,0 +1,22 @@
+/* Doors between the files that make up the Tensor type. */
+#ifndef AMP_TENSOR_METHODS_H
+#define AMP_TENSOR_METHODS_H
+#include "tensor.h"
+
+/* Appends the slots for methods, operators, indexing and the buffer protocol; returns the new count or -1. */
+int tensor_add_slots(PyType_Slot *slots, int n, int limit);
+int tensor_set_requires_grad(Tensor *t, bool on);
+PyObject *tensor_make_subclass(PyObject *cls, PyObject *data, bool requires_grad);
+
+/* indexing.c */
+PyObject *tensor_getitem(PyObject *self, PyObject *key);
+int tensor_setitem(PyObject *self, PyObject *key, PyObject *value);
+
+/* op_entries.c: METH_FASTCALL entries for every method row of ops.def, and the submodules functions and nn. */
+int op_entries_init(PyObject *module);
+int op_entries_methods(PyMethodDef *out, int limit); /* appends; returns the count or -1 */
+
+/* operators.c: + - * ... */
+int operators_add_slots(PyType_Slot *slots, int n);
+
+#endif

@@ -1,0 +1,93 @@
+"""The command line: exit codes, errors on stderr, ``info``."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ampnative as torch
+from ampnative import cli
+
+ROOT = str(Path(torch.__file__).resolve().parent.parent)
+
+
+def test_info_prints_what_a_bug_report_needs(capsys):
+    assert cli.main(["info"]) == 0
+    out = capsys.readouterr().out
+    for name in (
+        "ampnative",
+        "Python",
+        "NumPy",
+        "ml_dtypes",
+        "instructions",
+        "threads",
+        "cuda",
+        "memory, cpu",
+        "machine",
+    ):
+        assert any(line.startswith(name) for line in out.splitlines()), name
+    assert torch._C.isa_name() in out and torch.cuda.why_unavailable() in out
+
+
+def test_info_under_emulation(capsys):
+    with torch.cuda.emulate():
+        cli.main(["info"])
+    out = capsys.readouterr().out
+    assert "emulated on the CPU" in out and "memory, cuda" in out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["nonsense"],
+        ["recipe", "--batches", "0"],
+        ["recipe", "--batch-sizes", "12,x"],
+        ["recipe", "--batch-sizes", ""],
+        ["recipe", "--device", "tpu"],
+        ["recipe", "--dtype", "int8"],
+        ["recipe", "--init-scale", "big"],
+        ["recipe", "--size", "-4"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2_on_stderr(args, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(args)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and "error" in captured.err
+
+
+@pytest.mark.parametrize("args", [["run"], ["run", "-m"], ["run", "--what", "x.py"], ["run", "no/such/file.py"]])
+def test_wrong_usage_of_run(args, capsys):
+    assert cli.main(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("ampnative: ")
+
+
+def test_help_of_run(capsys):
+    assert cli.main(["run", "--help"]) == 0
+    assert "usage: ampnative run" in capsys.readouterr().out
+
+
+def test_missing_rich_names_the_cure(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert cli.main(["recipe"]) == 2
+    assert "pip install rich" in capsys.readouterr().err
+
+
+def test_import_of_the_package_loads_no_command_line_modules():
+    program = (
+        "import sys, ampnative; "
+        "print([m for m in ('rich', 'argparse', 'json', 'zipfile', 'sklearn', 'ampnative.recipe', "
+        "'ampnative.cli', 'ampnative._run') if m in sys.modules])"
+    )
+    baseline = "import sys, numpy, ml_dtypes; print([m for m in ('argparse', 'json', 'zipfile') if m in sys.modules])"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
+    ours, numpys = (
+        eval(subprocess.run([sys.executable, "-c", p], capture_output=True, text=True, env=env, check=True).stdout)
+        for p in (program, baseline)
+    )
+    assert set(ours) <= set(numpys)

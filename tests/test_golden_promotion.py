@@ -1,0 +1,52 @@
+"""promotion.json: result dtypes of binary operators among tensors, 0-dim tensors and Python numbers."""
+
+import operator
+import warnings
+
+from golden_tools import dtype_name, records, torch
+
+OPERATORS = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "pow": operator.pow,
+    "lt": operator.lt,
+    "eq": operator.eq,
+    "matmul": operator.matmul,
+    "and": operator.and_,
+    "add_": lambda a, b: a.clone().add_(b),
+}
+NUMBERS = {"bool": True, "int": 2, "float": 2.0, "complex": 2j}
+
+
+def operand(spec):
+    """['t', dtype] shape (2,), ['z', dtype] 0-dim, ['p', kind] a Python number, ['d', dtype] the dtype itself."""
+    kind, name = spec
+    if kind == "p":
+        return NUMBERS[name]
+    dtype = getattr(torch, name)
+    return dtype if kind == "d" else torch.ones(2 if kind == "t" else (), dtype=dtype)
+
+
+def result(op, left, right):
+    """The result's dtype name or {"error": type}."""
+    try:
+        if op in ("result_type", "promote_types"):
+            return dtype_name(getattr(torch, op)(operand(left), operand(right)))
+        return dtype_name(OPERATORS[op](operand(left), operand(right)).dtype)
+    except Exception as exc:  # noqa: BLE001 - the type of failure is the result
+        return {"error": type(exc).__name__}
+
+
+@records("promotion")
+def test_operator(record):
+    wrong = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for left, right, want in record["rows"]:
+            got = result(record["op"], left, right)
+            if got != want:
+                wrong.append(f"{left} {record['op']} {right}: got {got}, expected {want}")
+    assert not wrong, f"{len(wrong)} of {len(record['rows'])} rows differ:\n" + "\n".join(wrong[:40])
