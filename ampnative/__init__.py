@@ -45,10 +45,11 @@ from ._C import (
 from ._C.dtypes import *  # noqa: F403  one name per row of dtypes.def
 from ._C.functions import *  # noqa: F403  one name per op row
 from ._functions import *  # noqa: F403
-from . import amp, autograd, backends, cpu, cuda, nn, optim, serialization, utils
+from . import amp, autograd, backends, cpu, cuda, nn, optim, random, serialization, utils
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
 
 __version__ = "0.1.0"

@@ -1,34 +1,24 @@
-"""How tensors are printed: the rules of PyTorch's ``repr``, worked on ndarrays so that they can be tested without tensors."""
+"""How tensors are printed: PyTorch's rules, worked on ndarrays so that they can be tested without tensors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-
-@dataclass(frozen=True)
-class PrintOptions:
-    """precision: digits after the point; threshold: elements above which the middle is left out; edgeitems: elements kept at
-    each end then; linewidth: characters per line; sci_mode: scientific notation, None decides by the values."""
-
-    precision: int = 4
-    threshold: float = 1000
-    edgeitems: int = 3
-    linewidth: int = 80
-    sci_mode: bool | None = None
-
-
+# precision: digits after the point; threshold: elements above which the middle is left out; edgeitems: elements kept at
+# each end then; linewidth: characters per line; sci_mode: scientific notation, None decides by the values.
+_DEFAULT = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 _PROFILES = {
-    "default": PrintOptions(),
-    "short": PrintOptions(precision=2, edgeitems=2),
-    "full": PrintOptions(threshold=math.inf),
+    "default": _DEFAULT,
+    "short": {**_DEFAULT, "precision": 2, "edgeitems": 2},
+    "full": {**_DEFAULT, "threshold": math.inf},
 }
-_options = PrintOptions()
+_options = SimpleNamespace(**_DEFAULT)
 
 
 def set_printoptions(
@@ -44,18 +34,19 @@ def set_printoptions(
     ``profile`` is "default", "short" or "full" (ValueError otherwise) and applies before the other arguments.
     """
     global _options
-    options = _options
+    options = vars(_options)
     if profile is not None:
         if profile not in _PROFILES:
             raise ValueError(f"unknown profile {profile!r}: choose from {', '.join(_PROFILES)}")
         options = _PROFILES[profile]
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _options = replace(options, sci_mode=sci_mode, **{k: v for k, v in given.items() if v is not None})
+    changed = {k: v for k, v in given.items() if v is not None}
+    _options = SimpleNamespace(**{**options, **changed, "sci_mode": sci_mode})
 
 
 def get_printoptions() -> dict[str, Any]:
     """The current options as a dict that ``set_printoptions`` takes."""
-    return asdict(_options)
+    return dict(vars(_options))
 
 
 @contextmanager
@@ -87,7 +78,9 @@ def _float_formatter(values: np.ndarray) -> tuple[Callable[[float], str], int]:
         smallest, largest = float(magnitude.min()), float(magnitude.max())
         integral = bool((counted == np.ceil(counted)).all())
         with np.errstate(over="ignore"):
-            exponent = _options.sci_mode if _options.sci_mode is not None else _needs_exponent(smallest, largest, integral)
+            exponent = _needs_exponent(smallest, largest, integral)
+        if _options.sci_mode is not None:
+            exponent = _options.sci_mode
         spec = f".{precision}e" if exponent else ".0f" if integral else f".{precision}f"
         point = 1 if integral and not exponent else 0
         width = max(len(format(v, spec)) for v in counted.tolist()) + point
@@ -160,8 +153,10 @@ def _nested(array: np.ndarray, indent: int, show: Callable[[Any], str], width: i
 
 
 def format_array(array: np.ndarray, indent: int = 0) -> str:
-    """The numbers of an ndarray (bool, integer, float, complex or ml_dtypes; any shape) with brackets, continuation lines
-    indented by ``indent``."""
+    """The numbers of an ndarray (bool, integer, float, complex or ml_dtypes; any shape) in brackets.
+
+    Continuation lines are indented by ``indent``.
+    """
     if array.dtype.kind not in "biufc" or array.dtype.itemsize == 1 and array.dtype.kind == "f":
         array = array.astype(np.float32)
     summarize = array.size > _options.threshold
@@ -196,8 +191,8 @@ def describe(
 ) -> str:
     """The full text for the values ``array`` (None: a meta tensor).
 
-    usual_dtype: the dtype is one that a literal would get (default float, its complex, int64, bool); default_dtype: it is the
-    default float; device and history: suffixes such as ``device='cuda:0'`` and ``requires_grad=True``, or "".
+    usual_dtype: the dtype is one that a literal would get (default float, its complex, int64, bool); default_dtype: it
+    is the default float; device and history: suffixes such as ``device='cuda:0'`` and ``requires_grad=True``, or "".
     """
     suffixes = [device] if device else []
     show_dtype = not usual_dtype

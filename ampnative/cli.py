@@ -88,11 +88,14 @@ def _counts(text: str) -> list[int]:
     return [_count(part.strip()) for part in text.split(",")]
 
 
-def _number(text: str) -> float:
+def _scale(text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        value = 0.0
+    if not 0 < value <= 3.4028234663852886e38:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number in float32's range")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "--batches", type=_count, help="batches per epoch; default as many as fit in a minute, 50 with --full"
     )
     recipe.add_argument("--epochs", type=_count, help="default 1, 3 with --full; 30 with --data digits")
-    recipe.add_argument("--init-scale", type=_number, default=65536.0, help="first loss scale; default 65536")
+    recipe.add_argument("--init-scale", type=_scale, default=65536.0, help="first loss scale; default 65536")
     recipe.add_argument(
         "--data",
         choices=("synthetic", "digits"),
@@ -179,9 +182,10 @@ def info() -> dict[str, str]:
     """What a bug report needs, as name -> text."""
     import platform
 
-    import ampnative
     import ml_dtypes
     import numpy
+
+    import ampnative
 
     from . import _C, cpu, cuda
 

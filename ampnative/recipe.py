@@ -178,13 +178,13 @@ def _listed(value: Any) -> str:
 
 def _fit_budget(plan: Plan, args: argparse.Namespace) -> None:
     probe = min(plan.size, 1024)
-    per_flop = _seconds_per_flop(plan, probe, min(plan.batch_sizes[0], 128))
+    per_flop = _seconds_per_flop(plan, probe, min(max(plan.batch_sizes), 512))
 
     def seconds(size: int, batches: int) -> float:
         steps = batches * plan.epochs + 1  # one step warms up
         return per_flop * sum(_step_flops(batch, size, plan.layers) for batch in plan.batch_sizes) * steps
 
-    wanted = args.batches or 2
+    wanted = args.batches or 1
     if not args.size:
         while plan.size > 128 and seconds(plan.size, wanted) > _BUDGET:
             plan.size //= 2
@@ -240,6 +240,13 @@ class Trainer:
         self.scaler.update()
         self.optimizer.zero_grad()
         return loss
+
+    def warm_up(self, inputs: Any, targets: Any) -> None:
+        """Forward and backward without a step: memory and threads are ready, the weights are as before."""
+        with self.autocast():
+            loss = self.loss_fn(self.model(inputs), targets)
+        loss.backward()
+        self.optimizer.zero_grad()
 
     def train(self, data: list[tuple[Any, Any]], epochs: int, tick: Callable[[], Any] = lambda: None) -> float:
         """All batches, `epochs` times; returns the last loss."""
@@ -423,11 +430,10 @@ def _compare(plan: Plan, batch: int, show: Callable[[str], Any], tick: Callable[
     trainer = None
     for amp in (False, True):
         trainer = None  # lets the first model go before the second is measured
-        warm = Trainer(plan, plan.size, amp)
-        warm.train(warm.random_batches(batch, 1), 1, tick)
-        del warm
         trainer = Trainer(plan, plan.size, amp)
         data = trainer.random_batches(batch, plan.batches)
+        trainer.warm_up(*data[0])
+        tick()
         start_timer(plan.device)
         losses.append(trainer.train(data, plan.epochs, tick))
         name = f"mixed ({plan.dtype_name})" if amp else "default precision"
@@ -446,6 +452,8 @@ def run(args: argparse.Namespace, console: Any) -> int:
     def show(text: str) -> None:
         console.print(text, soft_wrap=True, markup=False)
 
+    if args.json and not os.path.isdir(os.path.dirname(os.path.abspath(args.json))):
+        raise RecipeError(f"cannot write {args.json}: there is no such folder")
     if args.device == "cuda" and not cuda.is_available():
         cuda.emulate()
         show("No GPU: CUDA's rules are emulated on the CPU. Every time below is a CPU time.")
@@ -558,7 +566,7 @@ def _scale_path(scaler: Any) -> str:
             parts[-1][2] = row.step
         else:
             parts.append([row.scale, row.step, row.step, row.action])
-    texts = [f"{scale:g} after step {a}{f' to {b}' if b != a else ''} ({action})" for scale, a, b, action in parts]
+    texts = [f"{scale:g} after step{f's {a} to' if b != a else ''} {b} ({action})" for scale, a, b, action in parts]
     return ", ".join(texts[:12]) + (f", and {len(texts) - 12} more changes" if len(texts) > 12 else "")
 
 

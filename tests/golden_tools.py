@@ -76,7 +76,7 @@ PHRASE_COUNTS_FOR = {"RuntimeError", "ValueError", "AssertionError"}
 
 
 class Record(dict):
-    """One record, with the file it came from and the reasons why our own rule was tested in its place."""
+    """One record, with the file it came from (name and content) and the reasons why our own rule was tested instead."""
 
     def __init__(self, data: dict, file: str, index: int, tables: dict):
         super().__init__(data)
@@ -95,7 +95,7 @@ def records(name: str, argument: str = "record") -> pytest.MarkDecorator:
         return pytest.mark.parametrize(argument, [])
     with open(path) as file:
         whole = json.load(file)
-    rows = whole.pop("records")
+    rows = whole["records"]
     return pytest.mark.parametrize(
         argument, [pytest.param(Record(row, name, index, whole), id=str(index)) for index, row in enumerate(rows)]
     )

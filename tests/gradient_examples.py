@@ -140,7 +140,9 @@ EXAMPLES: dict[str, list[Example]] = {
     "frac": unary(torch.frac),
     "sign": unary(torch.sign),
     "nan_to_num": unary(torch.nan_to_num),
-    "clamp": unary(lambda x: torch.clamp(x, -0.9, 1.1)) + unary(lambda x: x.clamp(min=0.0)) + unary(lambda x: x.clamp(max=0.5)),
+    "clamp": unary(lambda x: torch.clamp(x, -0.9, 1.1))
+    + unary(lambda x: x.clamp(min=0.0))
+    + unary(lambda x: x.clamp(max=0.5)),
     "relu": unary(torch.relu),
     "relu_nn": unary(lambda x: F.relu(x)) + unary(lambda x: F.relu(x * 1.0, inplace=True)),
     "gelu": unary(F.gelu) + unary(lambda x: F.gelu(x, approximate="tanh")),
@@ -199,8 +201,14 @@ EXAMPLES: dict[str, list[Example]] = {
     "sum_dim": dim_reductions(torch.sum),
     "mean": reductions(torch.mean),
     "mean_dim": dim_reductions(torch.mean),
-    "prod": reductions(torch.prod) + [Example(torch.prod, (ZEROS,)), Example(torch.prod, (ZEROS[2],)), Example(torch.prod, (ZEROS[0],))],
-    "prod_dim": [Example(lambda x, d=d, k=k: torch.prod(x, d, keepdim=k), (v,)) for d in (0, 1) for k in (False, True) for v in (X23, ZEROS)],
+    "prod": reductions(torch.prod)
+    + [Example(torch.prod, (ZEROS,)), Example(torch.prod, (ZEROS[2],)), Example(torch.prod, (ZEROS[0],))],
+    "prod_dim": [
+        Example(lambda x, d=d, k=k: torch.prod(x, d, keepdim=k), (v,))
+        for d in (0, 1)
+        for k in (False, True)
+        for v in (X23, ZEROS)
+    ],
     "max": reductions(torch.max),
     "min": reductions(torch.min),
     "max_dim": [Example(lambda x, k=k: torch.max(x, 1, keepdim=k)[0], (X23,)) for k in (False, True)],
@@ -212,19 +220,32 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda x: torch.var(x, dim=1, correction=0, keepdim=True), (X23,)),
     ],
     "var_unbiased": [Example(lambda x: torch.var(x, False), (X23,))],
-    "var_dim": [Example(lambda x: torch.var(x, 0, True, True), (X23,)), Example(lambda x: torch.var(x, (0, 1), False), (X23,))],
+    "var_dim": [
+        Example(lambda x: torch.var(x, 0, True, True), (X23,)),
+        Example(lambda x: torch.var(x, (0, 1), False), (X23,)),
+    ],
     "std": [
         Example(lambda x: torch.std(x), (X23,)),
         Example(lambda x: torch.std(x, dim=1, correction=0, keepdim=True), (X23,)),
     ],
     "std_unbiased": [Example(lambda x: torch.std(x, False), (X23,))],
-    "std_dim": [Example(lambda x: torch.std(x, 0, True, True), (X23,)), Example(lambda x: torch.std(x, (0, 1), False), (X23,))],
+    "std_dim": [
+        Example(lambda x: torch.std(x, 0, True, True), (X23,)),
+        Example(lambda x: torch.std(x, (0, 1), False), (X23,)),
+    ],
     "vector_norm": [
         Example(lambda x, p=p: torch.norm(x, p, dim=1, keepdim=True), (X23,), p not in (0, math.inf, -math.inf))
         for p in (0, 0.5, 1, 1.5, 2, 3, 4.5, math.inf, -math.inf)
     ],
-    "norm": [Example(lambda x: torch.norm(x), (X23,)), Example(lambda x: torch.norm(x, "fro", dim=0), (X23,)), Example(lambda x: x.norm(3), (X23,))],
-    "logsumexp": [Example(lambda x: torch.logsumexp(x, 1), (X23,)), Example(lambda x: torch.logsumexp(x, (0, 1), keepdim=True), (X23,))],
+    "norm": [
+        Example(lambda x: torch.norm(x), (X23,)),
+        Example(lambda x: torch.norm(x, "fro", dim=0), (X23,)),
+        Example(lambda x: x.norm(3), (X23,)),
+    ],
+    "logsumexp": [
+        Example(lambda x: torch.logsumexp(x, 1), (X23,)),
+        Example(lambda x: torch.logsumexp(x, (0, 1), keepdim=True), (X23,)),
+    ],
     "cumsum": [Example(lambda x, d=d: torch.cumsum(x, d), (X23,)) for d in (0, -1)],
     "cumprod": [Example(lambda x, d=d: torch.cumprod(x, d), (v,)) for d in (0, -1) for v in (X23, ZEROS)],
     # products
@@ -236,7 +257,9 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 4, seed=3), A23, B34)),
         Example(torch.addmm, (spaced(4, seed=3), A23, B34)),
     ],
-    "baddbmm": [Example(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 2, 2, seed=3), A223, B232))],
+    "baddbmm": [
+        Example(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 2, 2, seed=3), A223, B232))
+    ],
     "addmv": [Example(lambda c, a, b: torch.addmv(c, a, b, beta=0.5, alpha=2.0), (spaced(2, seed=3), A23, V3))],
     "outer": [Example(torch.outer, (V3, spaced(2, seed=1)))],
     "matmul": [
@@ -263,16 +286,27 @@ EXAMPLES: dict[str, list[Example]] = {
     "cross_entropy": classes(F.cross_entropy)
     + classes(F.cross_entropy, label_smoothing=0.2)
     + [
-        Example(lambda x, t, r=r, s=s: F.cross_entropy(x, t, reduction=r, label_smoothing=s), (spaced(3, 4), spaced(3, 4, low=0.1, high=0.9)))
+        Example(
+            lambda x, t, r=r, s=s: F.cross_entropy(x, t, reduction=r, label_smoothing=s),
+            (spaced(3, 4), spaced(3, 4, low=0.1, high=0.9)),
+        )
         for r, s in (("mean", 0.0), ("sum", 0.1), ("none", 0.2))
     ],
     "bce": loss(lambda x, t, reduction: F.binary_cross_entropy(x, t, reduction=reduction), 0.1, 0.9)
-    + [Example(lambda x, t: F.binary_cross_entropy(x, t, weight=WEIGHTS),
-               (spaced(3, 2, low=0.1, high=0.9), spaced(3, 2, low=0.1, high=0.9, seed=1)))],
+    + [
+        Example(
+            lambda x, t: F.binary_cross_entropy(x, t, weight=WEIGHTS),
+            (spaced(3, 2, low=0.1, high=0.9), spaced(3, 2, low=0.1, high=0.9, seed=1)),
+        )
+    ],
     "bce_logits": loss(lambda x, t, reduction: F.binary_cross_entropy_with_logits(x, t, reduction=reduction))
     + [
-        Example(lambda x: F.binary_cross_entropy_with_logits(x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)),
-                (spaced(2, 2),)),
+        Example(
+            lambda x: F.binary_cross_entropy_with_logits(
+                x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)
+            ),
+            (spaced(2, 2),),
+        ),
     ],
     # views
     "view": unary(lambda x: x.view(3, 2)) + unary(lambda x: x.view(-1)),
@@ -286,16 +320,27 @@ EXAMPLES: dict[str, list[Example]] = {
     "permute": [Example(lambda x: x.permute(2, 0, -2), (A223,))],
     "t": unary(lambda x: x.t()),
     "squeeze": [Example(lambda x: x.squeeze(), (spaced(1, 2, 1, 3),))],
-    "squeeze_dim": [Example(lambda x: x.squeeze(0), (spaced(1, 2, 1, 3),)), Example(lambda x: x.squeeze((0, 2)), (spaced(1, 2, 1, 3),))],
+    "squeeze_dim": [
+        Example(lambda x: x.squeeze(0), (spaced(1, 2, 1, 3),)),
+        Example(lambda x: x.squeeze((0, 2)), (spaced(1, 2, 1, 3),)),
+    ],
     "unsqueeze": unary(lambda x: x.unsqueeze(1)) + unary(lambda x: x.unsqueeze(-1)),
     "flatten": [Example(lambda x: x.flatten(1), (A223,))],
     "expand": [Example(lambda x: x.expand(4, 2, 3), (spaced(2, 1),))],
     "select": unary(lambda x: x.select(1, -1)) + unary(lambda x: x[1]) + [Example(lambda x: x[0, 1], (X23,))],
-    "slice": [Example(lambda x: x[1:4], (spaced(5),)), Example(lambda x: x[::2], (spaced(5),)), Example(lambda x: x[1::3], (spaced(6),)),
-              Example(lambda x: x[:, 1:2], (X23,)), Example(lambda x: x[:, 0:0].sum() + x.sum(), (X23,))],
+    "slice": [
+        Example(lambda x: x[1:4], (spaced(5),)),
+        Example(lambda x: x[::2], (spaced(5),)),
+        Example(lambda x: x[1::3], (spaced(6),)),
+        Example(lambda x: x[:, 1:2], (X23,)),
+        Example(lambda x: x[:, 0:0].sum() + x.sum(), (X23,)),
+    ],
     "narrow": unary(lambda x: x.narrow(1, 1, 2)) + unary(lambda x: x.narrow(1, -2, 1)),
     # joining, indexing
-    "cat": [Example(lambda x, y: torch.cat([x, y, x], 1), (X23, spaced(2, 1, seed=1))), Example(lambda x, y: torch.cat([x, y]), (X23, spaced(1, 3, seed=1)))],
+    "cat": [
+        Example(lambda x, y: torch.cat([x, y, x], 1), (X23, spaced(2, 1, seed=1))),
+        Example(lambda x, y: torch.cat([x, y]), (X23, spaced(1, 3, seed=1))),
+    ],
     "stack": [Example(lambda x, y: torch.stack([x, y, x], 1), (X23, Y23))],
     "gather": unary(lambda x: torch.gather(x, 1, ints([0, 0], [2, 1]))),
     "scatter_add": [Example(accumulated, (X23, Y23))],

@@ -49,6 +49,9 @@ def test_info_under_emulation(capsys):
         ["recipe", "--device", "tpu"],
         ["recipe", "--dtype", "int8"],
         ["recipe", "--init-scale", "big"],
+        ["recipe", "--init-scale", "0"],
+        ["recipe", "--init-scale", "nan"],
+        ["recipe", "--init-scale", "1e39"],
         ["recipe", "--size", "-4"],
     ],
 )

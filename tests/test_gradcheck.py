@@ -5,7 +5,9 @@ import pytest
 from golden_tools import IS_PYTORCH, torch
 from gradient_examples import EXAMPLES, WITHOUT_EXAMPLE
 
-CASES = [pytest.param(example, id=f"{row}-{i}") for row, examples in EXAMPLES.items() for i, example in enumerate(examples)]
+CASES = [
+    pytest.param(example, id=f"{row}-{i}") for row, examples in EXAMPLES.items() for i, example in enumerate(examples)
+]
 
 
 def tensors(example):
@@ -56,7 +58,9 @@ def test_a_wrong_derivative_is_found(fast_mode):
     assert torch.autograd.gradcheck(wrong(2.0), (double(1.0, -2.0),), fast_mode=fast_mode)
     with pytest.raises(RuntimeError, match="Jacobian mismatch|not equal"):
         torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), fast_mode=fast_mode)
-    assert torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), raise_exception=False, fast_mode=fast_mode) is False
+    assert (
+        torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), raise_exception=False, fast_mode=fast_mode) is False
+    )
 
 
 def test_a_wrong_second_derivative_is_found():
@@ -113,5 +117,9 @@ def test_plain_and_fast_derivatives_are_compared():
             (plain,) = torch.autograd.grad(y, x, weight, create_graph=True)
             assert fast.dtype == plain.dtype == dtype
             difference = np.abs(fast.double().numpy() - plain.detach().double().numpy())
-            unit = np.spacing(np.abs(fast.float().numpy()).astype(np.float16)) if dtype == torch.float16 else 2.0**-7 * np.abs(fast.float().numpy())
+            unit = (
+                np.spacing(np.abs(fast.float().numpy()).astype(np.float16))
+                if dtype == torch.float16
+                else 2.0**-7 * np.abs(fast.float().numpy())
+            )
             assert np.all(difference <= bound * unit), name

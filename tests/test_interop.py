@@ -79,7 +79,11 @@ def test_inference(data, dtype, shape):
 
 
 def _plain(x):
-    return [_plain(y) for y in x] if isinstance(x, (list, tuple, range, np.ndarray)) else (x.item() if hasattr(x, "item") else x)
+    return (
+        [_plain(y) for y in x]
+        if isinstance(x, (list, tuple, range, np.ndarray))
+        else (x.item() if hasattr(x, "item") else x)
+    )
 
 
 def test_inference_from_tensors():
@@ -246,7 +250,12 @@ def test_options():
     with pytest.raises(RuntimeError, match="floating point"):
         amp.tensor([1], requires_grad=True)
     assert amp.tensor([1.0], device="meta").device.type == "meta"
-    for call in (lambda: amp.tensor(), lambda: amp.tensor(1, 2), lambda: amp.tensor(1, foo=2), lambda: amp.tensor(1, data=2)):
+    for call in (
+        lambda: amp.tensor(),
+        lambda: amp.tensor(1, 2),
+        lambda: amp.tensor(1, foo=2),
+        lambda: amp.tensor(1, data=2),
+    ):
         with pytest.raises(TypeError):
             call()
     assert amp.tensor(data=[1]).tolist() == [1]
@@ -274,7 +283,13 @@ def test_round_trip(name):
 
 def test_strides_are_kept():
     base = np.arange(24.0).reshape(2, 3, 4)
-    for view in (base.T, base[:, ::2, 1:3], base[..., 0], base[1:1], np.broadcast_to(base.copy()[:1], (2, 3, 4)).copy()):
+    for view in (
+        base.T,
+        base[:, ::2, 1:3],
+        base[..., 0],
+        base[1:1],
+        np.broadcast_to(base.copy()[:1], (2, 3, 4)).copy(),
+    ):
         t = amp.from_numpy(view)
         assert t.tolist() == view.tolist() and t.stride() == tuple(
             s // 8 if n > 1 else t.stride(i) for i, (s, n) in enumerate(zip(view.strides, view.shape))
@@ -349,7 +364,10 @@ def test_frombuffer():
     data = bytearray(range(16))
     t = amp.frombuffer(data, dtype=amp.int32)
     assert t.tolist() == np.frombuffer(data, np.int32).tolist()
-    assert amp.frombuffer(data, dtype=amp.int16, count=2, offset=3).tolist() == np.frombuffer(data, np.int16, 2, 3).tolist()
+    assert (
+        amp.frombuffer(data, dtype=amp.int16, count=2, offset=3).tolist()
+        == np.frombuffer(data, np.int16, 2, 3).tolist()
+    )
     data[0] = 255
     assert t[0].item() == np.frombuffer(data, np.int32)[0]
     with pytest.raises(BufferError):

@@ -500,6 +500,20 @@ def test_bounds_and_gains():
         nn.init.xavier_uniform_(torch.empty(3))
 
 
+@pytest.mark.parametrize(
+    "kwargs, want",
+    [
+        ({"std": 3.0}, ["-0x1.57047c0000000p-2", "-0x1.1429a60000000p+0", "-0x1.3087200000000p-4"]),
+        ({"a": 1.0, "b": 2.0}, ["0x1.1781520000000p+0", "0x1.7ada7e0000000p+0", "0x1.6858940000000p+0"]),
+    ],
+)
+def test_truncated_normal_is_pytorchs(kwargs, want):
+    """torch 2.15.0, manual_seed(13), 6 values: redrawn normals; uniform proposals where fewer than 30 % would fit."""
+    torch.manual_seed(13)
+    w = nn.init.trunc_normal_(torch.empty(6), **kwargs)
+    assert np.allclose(w.tolist()[:3], [float.fromhex(v) for v in want], rtol=2e-7)
+
+
 def test_init_is_not_recorded():
     p = nn.Parameter(torch.ones(2, 2))
     nn.init.zeros_(p)

@@ -183,7 +183,7 @@ def test_generator_seeds():
 def test_default_generator():
     amp.manual_seed(3)
     assert amp.default_generator.initial_seed() == 3
-    state = amp.get_rng_state()
+    state = amp.default_generator.get_state()
     first = amp.rand(4)
     amp.default_generator.set_state(state)
     assert (first == amp.rand(4)).all()

@@ -7,16 +7,16 @@ from .history import HistoryRow, ScaleHistory
 from .status import StepStatus
 
 __all__ = [
+    "Culprit",
+    "Explanation",
+    "GradScaler",
+    "HistoryRow",
+    "OptState",
+    "ScaleHistory",
+    "SkippedStep",
+    "StepStatus",
     "autocast",
     "custom_bwd",
     "custom_fwd",
     "is_autocast_available",
-    "GradScaler",
-    "OptState",
-    "StepStatus",
-    "ScaleHistory",
-    "HistoryRow",
-    "Explanation",
-    "SkippedStep",
-    "Culprit",
 ]

@@ -15,6 +15,18 @@ from .._C import autocast, is_autocast_available
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
+def autocast_decorator(autocast_instance: autocast, func: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``autocast_instance(func)`` returns: `func`, each call inside the region. Of a generator or coroutine function
+    only the creation is inside."""
+
+    @functools.wraps(func)
+    def decorate_autocast(*args: Any, **kwargs: Any) -> Any:
+        with autocast_instance:
+            return func(*args, **kwargs)
+
+    return decorate_autocast
+
+
 def _cast(value: Any, device_type: str, dtype: Any) -> Any:
     """`value` with its floating, non-fp64 tensors on `device_type` cast. Mappings become dicts, lists and tuples keep
     their type, other iterables become generators; str, bytes and ndarrays pass."""

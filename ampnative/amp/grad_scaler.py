@@ -159,7 +159,7 @@ class GradScaler:
                 self._lazy_init_scale_growth_tracker(outputs.device)
                 scale = self._scale
             device = outputs.device
-            if scale.device != device:
+            if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
             return outputs * scale
         return self._scale_nested(outputs, [])

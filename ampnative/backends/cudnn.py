@@ -15,4 +15,4 @@ def is_available() -> bool:
 
 def version() -> None:
     """None: there is no cuDNN."""
-    return None
+    return

@@ -50,29 +50,50 @@ def eye_(tensor: Tensor) -> Tensor:
     )
 
 
+def _normal_cdf(x: float) -> float:
+    return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+
+def _redraw_normal(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> None:
+    """Normal values; all are drawn anew, as often as needed, and replace those outside [a, b]."""
+    tensor.normal_(mean, std, generator=generator)
+    outside = (tensor < a) | (tensor > b)
+    while outside.any().item():
+        tensor.copy_(_where(outside, _empty_like(tensor).normal_(mean, std, generator=generator), tensor))
+        outside = (tensor < a) | (tensor > b)
+
+
+def _reject_uniform(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> None:
+    """For rare intervals: uniform values in [a, b], each kept with the ratio of the density to its largest there."""
+    low, high = (a - mean) / std, (b - mean) / std
+    peak = min(max(0.0, low), high)
+    low, high = max(low, peak - _FAR), min(high, peak + _FAR)
+    missing = _C.functions.ones_like(tensor, dtype=_C.bool)
+    while missing.any().item():
+        x = _empty_like(tensor).uniform_(low, high, generator=generator)
+        kept = _empty_like(tensor).uniform_(generator=generator) <= ((peak * peak - x * x) / 2).exp()
+        tensor.copy_(_where(missing & kept, x, tensor))
+        missing = missing & ~kept
+    tensor.mul_(std).add_(mean).clamp_(min=a, max=b)
+
+
+_where, _empty_like = _C.functions.where, _C.functions.empty_like
+_FAR = 40.0  # standard deviations from the densest point of an interval at which its tail is cut: nothing lies there
+_OFTEN = 0.3  # share of normal values inside the interval from which on drawing them is the better way
+
+
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal values conditioned to lie in [a, b], by the inverse of the distribution function."""
-
-    def cdf(x: float) -> float:
-        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
-
+    """Normal values conditioned to lie in [a, b]."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: the values may be distributed wrongly.",
             stacklevel=2,
         )
-    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
-
-    def draw() -> None:
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        tensor.clamp_(min=a, max=b)
-
-    return _unrecorded(draw, tensor)
+    inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
+    draw = _redraw_normal if inside > _OFTEN else _reject_uniform
+    return _unrecorded(lambda: draw(tensor, mean, std, a, b, generator), tensor)
 
 
 _GAINS = {

@@ -247,11 +247,17 @@ class Module(_C.ModuleBase):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients (``set_to_none=False``: fill them with zeros in place)."""
         if set_to_none:
-            _C._clear_grads(list(self.parameters()))
+            self._clear_grads()
             return
         for parameter in self.parameters():
             if parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
+
+    def _clear_grads(self) -> None:
+        _C._clear_grads(list(self._parameters.values()))
+        for module in self._modules.values():
+            if module is not None:
+                module._clear_grads()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
         """Replace the data of every parameter, its gradient, and every buffer by ``fn`` of it. Parameters keep their

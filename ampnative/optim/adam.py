@@ -42,17 +42,21 @@ class AdamFamily(Optimizer):
         state = self.state
         states = [state[p] for p in params]
         amsgrad = group.get("amsgrad", False)
-        newest = "max_exp_avg_sq" if amsgrad else "exp_avg_sq"
-        for p, s in zip(params, states):
-            if newest not in s:
+        try:
+            largest = [s["max_exp_avg_sq"] for s in states] if amsgrad else None
+            exp_avg_sq = [s["exp_avg_sq"] for s in states]
+        except KeyError:
+            for p, s in zip(params, states):
                 s.update({key: value for key, value in self._new_state(group, p).items() if key not in s})
+            self._step_group(group, params, grads, grad_scale)
+            return
         beta1, beta2 = group["betas"]
         _adam(
             params,
             grads,
             [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            [s["max_exp_avg_sq"] for s in states] if amsgrad else None,
+            exp_avg_sq,
+            largest,
             [s["step"] for s in states],
             [s["mu_product"] for s in states] if self._nadam else None,
             group["lr"],
@@ -60,7 +64,7 @@ class AdamFamily(Optimizer):
             beta2,
             group["eps"],
             group["weight_decay"],
-            group.get("momentum_decay", 0.0),
+            group["momentum_decay"] if self._nadam else 0.0,
             amsgrad,
             group["maximize"],
             group["decoupled_weight_decay"],

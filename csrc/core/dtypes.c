@@ -14,7 +14,13 @@ int amp_promote_dtypes(int a, int b) {
     int ca = amp_dtype_info[a].category, cb = amp_dtype_info[b].category;
     if (ca != cb) {
         int high = ca > cb ? a : b, low = ca > cb ? b : a;
-        return high == AMP_COMPLEX64 && low == AMP_FLOAT64 ? AMP_COMPLEX128 : high;
+        if (!amp_is_complex(high)) return high;
+        /* parts as wide as the real operand; bf16 and fp8 have no complex counterpart of their own */
+        int least = low == AMP_FLOAT64 ? AMP_COMPLEX128
+                    : low == AMP_FLOAT32 || low == AMP_BFLOAT16 || low == AMP_FLOAT8_E5M2 || low == AMP_FLOAT8_E4M3FN
+                        ? AMP_COMPLEX64
+                        : AMP_COMPLEX32;
+        return high > least ? high : least;
     }
     int high = a > b ? a : b, low = a > b ? b : a;
     if (low == AMP_UINT8 && high == AMP_INT8) return AMP_INT16;

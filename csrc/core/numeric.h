@@ -129,9 +129,9 @@ AMP_FN uint8_t amp_f32_to_e5m2(float f) {
 /* Rounded as if exponent 15 had all eight mantissas; what lands on or beyond x1111.111 is NaN (the tie 464 goes to the even 448). */
 AMP_FN uint8_t amp_f32_to_e4m3(float f) {
     uint32_t u = amp_f32_bits(f), x = u & 0x7fffffffu, r;
-    if (x > 0x43e80000u) r = 0x7f; /* above 464, infinity, NaN */
+    if (x > 0x43e80000u) r = 0x7f;                                                       /* above 464, infinity, NaN */
     else if (x < 0x3c800000u) r = amp_f32_bits(amp_bits_f32(x) + 0x1p14f) - 0x46800000u; /* below 2^-6: steps of 2^-9 */
-    else r = amp_narrow32(x, 5, 3) - (8u << 3); /* rounded with bias 15, then bias 7 */
+    else r = amp_narrow32(x, 5, 3) - (8u << 3);                                          /* rounded with bias 15, then bias 7 */
     return (uint8_t)((u >> 31) << 7 | r);
 }
 
@@ -161,8 +161,7 @@ AMP_FN uint8_t amp_f64_to_e4m3(double f) { return amp_f32_to_e4m3(amp_f64_to_f32
 /* An integer of 64 bits as a float64 that every later narrowing to 24 bits or fewer rounds as it would round the integer: above
  * 2^53 the low 11 bits are replaced by one sticky bit (round to odd). */
 AMP_FN double amp_i64_to_f64_odd(int64_t i) {
-    if (i <= -((int64_t)1 << 53) || i >= (int64_t)1 << 53)
-        i = (i & ~(int64_t)0x7ff) | ((i & 0x7ff) ? (int64_t)0x800 : 0);
+    if (i <= -((int64_t)1 << 53) || i >= (int64_t)1 << 53) i = (i & ~(int64_t)0x7ff) | ((i & 0x7ff) ? (int64_t)0x800 : 0);
     return (double)i;
 }
 AMP_FN uint16_t amp_i64_to_f16(int64_t i) { return amp_f64_to_f16(amp_i64_to_f64_odd(i)); }

@@ -44,14 +44,15 @@ AMP_FN double amp_log_core(double x) {
     uint64_t i = amp_f64_bits(x) + (0x3ff0000000000000u - half_root);
     double k = amp_bits_f64((i >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0);
     double m = amp_bits_f64((i & 0x000fffffffffffffu) + half_root), s = (m - 1.0) / (m + 1.0), z = s * s;
-    double tail = z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z * (1.0 / 13 + z * (1.0 / 15)))))));
+    double tail = z *
+                  (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11 + z * (1.0 / 13 + z * (1.0 / 15)))))));
     return k * 0x1.62e42fefa39efp-1 + 2.0 * (s + s * tail);
 }
 
 /* log for any argument, times `unit` (1, 1 / ln 2, 1 / ln 10). */
 AMP_FN double amp_log_wide(double x, double unit) {
     double v = amp_log_core(x) * unit;
-    v = x < (double)INFINITY ? v : x;                 /* infinity and NaN */
+    v = x < (double)INFINITY ? v : x; /* infinity and NaN */
     v = x == 0.0 ? -(double)INFINITY : v;
     return x < 0.0 ? (double)NAN : v;
 }
@@ -74,8 +75,12 @@ AMP_FN double amp_erfc_tail(double a) {
 /* erf(x) for |x| <= 1/2: the Taylor series. */
 AMP_FN double amp_erf_small(double x) {
     double z = x * x;
-    return x * (1.1283791670955126 + z * (-0.37612638903183754 + z * (0.11283791670955126 + z * (-0.026866170645131252 +
-           z * (0.005223977625442188 + z * (-0.0008548327023450853 + z * (0.00012055332981789664 + z * -1.4925650358406252e-05)))))));
+    return x * (1.1283791670955126 +
+                z * (-0.37612638903183754 +
+                     z * (0.11283791670955126 +
+                          z * (-0.026866170645131252 +
+                               z * (0.005223977625442188 + z * (-0.0008548327023450853 +
+                                                                z * (0.00012055332981789664 + z * -1.4925650358406252e-05)))))));
 }
 
 AMP_FN double amp_erf_wide(double x) {

@@ -4,20 +4,20 @@
 #define AMP_NUMERIC_OPS_H
 #include "numeric_math.h"
 
-#define REAL float
+#define REAL    float
 #define R(name) amp_f32_##name
 #define M(name) name##f
-#define C(x) ((float)x)
+#define C(x)    ((float)x)
 #include "numeric_real.h"
 #undef REAL
 #undef R
 #undef M
 #undef C
 
-#define REAL double
+#define REAL    double
 #define R(name) amp_f64_##name
 #define M(name) name
-#define C(x) ((double)x)
+#define C(x)    ((double)x)
 #include "numeric_real.h"
 #undef REAL
 #undef R
@@ -49,17 +49,18 @@ AMP_FN float amp_f32_softplus(float x, float beta, float threshold) {
     return v > (double)threshold ? x : (float)soft;
 }
 
-/* What the C library does for both types. */
+/* clang-format off */
+/* What the C library does for both types, and for float64 only. */
 #define BOTH(name)                                              \
     AMP_FN float amp_f32_##name(float x) { return name##f(x); } \
     AMP_FN double amp_f64_##name(double x) { return name(x); }
+#define WIDE(name) AMP_FN double amp_f64_##name(double x) { return name(x); }
 BOTH(sin) BOTH(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh) BOTH(atanh)
+WIDE(exp) WIDE(exp2) WIDE(expm1) WIDE(log) WIDE(log2) WIDE(log10) WIDE(log1p) WIDE(erf) WIDE(erfc) WIDE(tanh)
 #undef BOTH
+#undef WIDE
+/* clang-format on */
 
-/* float64: the C library. */
-#define LIBRARY(name) AMP_FN double amp_f64_##name(double x) { return name(x); }
-LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(erf) LIBRARY(erfc) LIBRARY(tanh)
-#undef LIBRARY
 AMP_FN double amp_f64_erfinv(double x) { return amp_erfinv(x); }
 AMP_FN double amp_f64_round_to_tf32(double x) { return x; }
 AMP_FN float amp_f32_round_to_tf32(float x) { return amp_round_tf32(x); }
@@ -148,5 +149,14 @@ AMP_FN AmpComplex amp_c128_div(AmpComplex a, AmpComplex b) {
     return (AmpComplex){(a.re * q + a.im) / d, (a.im * q - a.re) / d};
 }
 AMP_FN bool amp_c128_eq(AmpComplex a, AmpComplex b) { return a.re == b.re && a.im == b.im; }
+
+/* a^b = exp(b log a); anything to the power 0 is 1, 0 to a power with positive real part is 0. */
+AMP_FN AmpComplex amp_c128_pow(AmpComplex a, AmpComplex b) {
+    if (b.re == 0 && b.im == 0) return (AmpComplex){1, 0};
+    if (a.re == 0 && a.im == 0 && b.re > 0) return (AmpComplex){0, 0};
+    double r = log(hypot(a.re, a.im)), t = atan2(a.im, a.re);
+    double size = exp(b.re * r - b.im * t), angle = b.im * r + b.re * t;
+    return (AmpComplex){size * cos(angle), size * sin(angle)};
+}
 
 #endif

@@ -20,7 +20,8 @@ static void keep_columns(const Row *r, int64_t first, int64_t last) {
     if (last > r->width) last = r->width;
     if (first >= last) first = last = r->width;
     amp_convert(r->dtype, zero, 0, r->dtype, r->out, r->out_step, first);
-    amp_convert(r->dtype, r->in + first * r->in_step, r->in_step, r->dtype, r->out + first * r->out_step, r->out_step, last - first);
+    amp_convert(r->dtype, r->in + first * r->in_step, r->in_step, r->dtype, r->out + first * r->out_step, r->out_step,
+                last - first);
     amp_convert(r->dtype, zero, 0, r->dtype, r->out + last * r->out_step, r->out_step, r->width - last);
 }
 
@@ -105,7 +106,11 @@ static Status arange(const Call *call) {
     bool only_end = call->nnum < 2 || call->num[1].kind == NUMBER_NONE;
     const Number *start = only_end ? &zero : &call->num[0];
     const Number *step = call->nnum > 2 && call->num[2].kind != NUMBER_NONE ? &call->num[2] : &one;
-    Sequence q = {.start = start->f, .step = step->f, .istart = whole_number(start), .istep = whole_number(step), .n = call->out[0]->numel,
+    Sequence q = {.start = start->f,
+                  .step = step->f,
+                  .istart = whole_number(start),
+                  .istep = whole_number(step),
+                  .n = call->out[0]->numel,
                   .integral = amp_is_integral(call->out[0]->dtype)};
     write_sequence(&q, call->out[0]);
     return AMP_OK;
@@ -115,8 +120,12 @@ static Status arange(const Call *call) {
 static Status linspace(const Call *call) {
     int64_t n = call->out[0]->numel;
     double start = call->num[0].f, end = call->num[1].f;
-    Sequence q = {.start = start, .end = n > 1 ? end : start, .step = n > 1 ? (end - start) / (double)(n - 1) : 0, .n = n,
-                  .integral = amp_is_integral(call->out[0]->dtype), .from_both_ends = true};
+    Sequence q = {.start = start,
+                  .end = n > 1 ? end : start,
+                  .step = n > 1 ? (end - start) / (double)(n - 1) : 0,
+                  .n = n,
+                  .integral = amp_is_integral(call->out[0]->dtype),
+                  .from_both_ends = true};
     write_sequence(&q, call->out[0]);
     return AMP_OK;
 }
@@ -127,16 +136,19 @@ static Status eye(const Call *call) {
     Status status = amp_fill(&clear);
     Number one = {.f = 1, .i = 1, .kind = NUMBER_INT};
     int64_t n = out->shape[0] < out->shape[1] ? out->shape[0] : out->shape[1], item = (int64_t)amp_itemsize(out->dtype);
-    for (int64_t i = 0; i < n; i++) amp_convert_number(&one, out->dtype, out->data + i * (out->stride[0] + out->stride[1]) * item);
+    for (int64_t i = 0; i < n; i++)
+        amp_convert_number(&one, out->dtype, out->data + i * (out->stride[0] + out->stride[1]) * item);
     return status;
 }
 
 Status amp_arrange(const Call *call) {
     if (call->out[0]->numel == 0) return AMP_OK;
     switch (call->op) {
-    case OP_tril: case OP_triu: return triangle(call);
+    case OP_tril:
+    case OP_triu: return triangle(call);
     case OP_flip: return flip(call);
-    case OP_arange: case OP_arange_end: return arange(call);
+    case OP_arange:
+    case OP_arange_end: return arange(call);
     case OP_linspace: return linspace(call);
     case OP_eye: return eye(call);
     default: return AMP_NO_KERNEL;
@@ -184,17 +196,17 @@ typedef struct Scan {
     bool narrow; /* 16 bits and less: the running value is float32; float32 runs in float64 */
 } Scan;
 
-#define RUN_ON(T, RUNNING, ADD, MUL)                                                       \
-    {                                                                                      \
-        T *x = strip;                                                                      \
-        RUNNING *r = running;                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                  \
-            *r = s->product ? MUL(*r, (RUNNING)x[i]) : ADD(*r, (RUNNING)x[i]);             \
-            x[i] = (T)*r;                                                                  \
-        }                                                                                  \
-        return;                                                                            \
+#define RUN_ON(T, RUNNING, ADD, MUL) \
+    { \
+        T *x = strip; \
+        RUNNING *r = running; \
+        for (int64_t i = 0; i < n; i++) { \
+            *r = s->product ? MUL(*r, (RUNNING)x[i]) : ADD(*r, (RUNNING)x[i]); \
+            x[i] = (T)*r; \
+        } \
+        return; \
     }
-#define PLUS(a, b) ((a) + (b))
+#define PLUS(a, b)  ((a) + (b))
 #define TIMES(a, b) ((a) * (b))
 static void scan_strip(const Scan *s, void *strip, void *running, int64_t n) {
     if (s->type == AMP_INT64) RUN_ON(int64_t, int64_t, amp_i64_add, amp_i64_mul)

@@ -19,14 +19,14 @@ int amp_compute_dtype(int dtype) {
     }
 }
 
-#define CAST(name, S, D, expr)                                     \
-    static void name(const char *src, char *dst, int64_t n) {      \
-        const S *s = (const S *)(const void *)src;                 \
-        D *d = (D *)(void *)dst;                                   \
-        IVDEP for (int64_t i = 0; i < n; i++) {                    \
-            S x = s[i];                                            \
-            d[i] = expr;                                           \
-        }                                                          \
+#define CAST(name, S, D, expr) \
+    static void name(const char *src, char *dst, int64_t n) { \
+        const S *s = (const S *)(const void *)src; \
+        D *d = (D *)(void *)dst; \
+        IVDEP for (int64_t i = 0; i < n; i++) { \
+            S x = s[i]; \
+            d[i] = expr; \
+        } \
     }
 
 CAST(e5m2_f32, U8, F32, amp_e5m2_to_f32(x))
@@ -40,15 +40,15 @@ CAST(i16_i64, I16, I64, x)
 CAST(i32_i64, I32, I64, x)
 
 /* From a hub T; `integer` turns it into int64 bits, of which narrower integers keep the low part. */
-#define CASTS_FROM(T, X, integer)                                  \
-    CAST(X##_bool, T, U8, x != 0)                                  \
-    CAST(X##_u8, T, U8, (U8)(uint64_t)integer(x))                  \
-    CAST(X##_i8, T, I8, (I8)(uint64_t)integer(x))                  \
-    CAST(X##_i16, T, I16, (I16)(uint64_t)integer(x))               \
-    CAST(X##_i32, T, I32, (I32)(uint64_t)integer(x))               \
-    CAST(X##_e5m2, T, U8, amp_##X##_to_e5m2(x))                    \
-    CAST(X##_e4m3, T, U8, amp_##X##_to_e4m3(x))                    \
-    CAST(X##_f16, T, U16, amp_##X##_to_f16(x))                     \
+#define CASTS_FROM(T, X, integer) \
+    CAST(X##_bool, T, U8, x != 0) \
+    CAST(X##_u8, T, U8, (U8)(uint64_t)integer(x)) \
+    CAST(X##_i8, T, I8, (I8)(uint64_t)integer(x)) \
+    CAST(X##_i16, T, I16, (I16)(uint64_t)integer(x)) \
+    CAST(X##_i32, T, I32, (I32)(uint64_t)integer(x)) \
+    CAST(X##_e5m2, T, U8, amp_##X##_to_e5m2(x)) \
+    CAST(X##_e4m3, T, U8, amp_##X##_to_e4m3(x)) \
+    CAST(X##_f16, T, U16, amp_##X##_to_f16(x)) \
     CAST(X##_bf16, T, U16, amp_##X##_to_bf16(x))
 
 #define SAME_INTEGER(x) (x)
@@ -64,6 +64,12 @@ CAST(i64_f64, I64, F64, (double)x)
 
 static void c64_c128(const char *src, char *dst, int64_t n) { f32_f64(src, dst, 2 * n); }
 static void c128_c64(const char *src, char *dst, int64_t n) { f64_f32(src, dst, 2 * n); }
+static void c32_c128(const char *src, char *dst, int64_t n) {
+    const U16 *s = (const U16 *)(const void *)src;
+    F64 *d = (F64 *)(void *)dst;
+    for (int64_t i = 0; i < 2 * n; i++) d[i] = (double)amp_f16_to_f32(s[i]);
+}
+static void c128_c32(const char *src, char *dst, int64_t n) { f64_f16(src, dst, 2 * n); }
 static void f64_c128(const char *src, char *dst, int64_t n) {
     const F64 *s = (const F64 *)(const void *)src;
     F64 *d = (F64 *)(void *)dst;
@@ -75,6 +81,7 @@ static void c128_f64(const char *src, char *dst, int64_t n) {
     for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];
 }
 
+/* clang-format off */
 /* One-step conversions; what is missing goes through the hub of the source. */
 #define ROW(HUB, X)                                                                                                                     \
     [AMP_##HUB] = {[AMP_BOOL] = X##_bool,           [AMP_UINT8] = X##_u8,           [AMP_INT8] = X##_i8,      [AMP_INT16] = X##_i16,    \
@@ -93,9 +100,11 @@ static const CastFn direct[AMP_DTYPE_COUNT][AMP_DTYPE_COUNT] = {
     [AMP_INT8] = {[AMP_INT64] = i8_i64},
     [AMP_INT16] = {[AMP_INT64] = i16_i64},
     [AMP_INT32] = {[AMP_INT64] = i32_i64},
+    [AMP_COMPLEX32] = {[AMP_COMPLEX128] = c32_c128},
     [AMP_COMPLEX64] = {[AMP_COMPLEX128] = c64_c128},
-    [AMP_COMPLEX128] = {[AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
+    [AMP_COMPLEX128] = {[AMP_COMPLEX32] = c128_c32, [AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
 };
+/* clang-format on */
 
 static CastFn one_step(int src, int dst) {
     CastFn fn = amp_cast_vector(src, dst);
@@ -106,8 +115,8 @@ static CastFn one_step(int src, int dst) {
 static int waypoint(int src, int dst) {
     int hub = amp_compute_dtype(src);
     if (hub != src) return hub;
-    if (hub == AMP_COMPLEX128) return AMP_FLOAT64;        /* to a real format: drop the imaginary part */
-    return dst == AMP_COMPLEX64 && src == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_FLOAT64; /* to complex */
+    if (hub == AMP_COMPLEX128) return AMP_FLOAT64; /* to a real format: drop the imaginary part */
+    return (dst == AMP_COMPLEX64 || dst == AMP_COMPLEX32) && src == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_FLOAT64; /* to complex */
 }
 
 /* Dense to dense. Longer ways go strip by strip through at most three buffers. */
@@ -132,21 +141,43 @@ static void convert_dense(int sd, const char *src, int dd, char *dst, int64_t n)
     }
 }
 
-#define MOVE(T)                                                                                        \
-    for (int64_t i = 0; i < n; i++, src += src_step, dst += dst_step) {                                \
-        T v;                                                                                           \
-        memcpy(&v, src, sizeof v);                                                                     \
-        memcpy(dst, &v, sizeof v);                                                                     \
-    }                                                                                                  \
+#define MOVE(T) \
+    for (int64_t i = 0; i < n; i++, src += src_step, dst += dst_step) { \
+        T v; \
+        memcpy(&v, src, sizeof v); \
+        memcpy(dst, &v, sizeof v); \
+    } \
     break;
 typedef struct Bytes16 {
     uint64_t low, high;
 } Bytes16;
 
+#define SPREAD(T) \
+    { \
+        T v; \
+        memcpy(&v, src, sizeof v); \
+        for (int64_t i = 0; i < n; i++) memcpy(dst + i * (int64_t)sizeof v, &v, sizeof v); \
+        break; \
+    }
+/* One element to n dense places. */
+static void spread(size_t item, const char *src, char *dst, int64_t n) {
+    switch (item) {
+    case 1: memset(dst, *src, (size_t)n); break;
+    case 2: SPREAD(uint16_t)
+    case 4: SPREAD(uint32_t)
+    case 8: SPREAD(uint64_t)
+    default: SPREAD(Bytes16)
+    }
+}
+
 /* Same-sized elements, any steps. */
 static void move(size_t item, const char *src, int64_t src_step, char *dst, int64_t dst_step, int64_t n) {
     if (src_step == (int64_t)item && dst_step == (int64_t)item) {
         if (src != dst) memmove(dst, src, (size_t)n * item);
+        return;
+    }
+    if (src_step == 0 && dst_step == (int64_t)item) {
+        spread(item, src, dst, n);
         return;
     }
     switch (item) {
@@ -192,8 +223,6 @@ void amp_convert_number(const Number *number, int dst_dtype, char *dst) {
     double parts[2] = {number->f, number->kind == NUMBER_COMPLEX ? number->imag : 0};
     if (number->kind == NUMBER_INT || number->kind == NUMBER_BOOL)
         convert_dense(AMP_INT64, (const char *)&number->i, dst_dtype, dst, 1);
-    else if (number->kind == NUMBER_COMPLEX)
-        convert_dense(AMP_COMPLEX128, (const char *)parts, dst_dtype, dst, 1);
-    else
-        convert_dense(AMP_FLOAT64, (const char *)parts, dst_dtype, dst, 1);
+    else if (number->kind == NUMBER_COMPLEX) convert_dense(AMP_COMPLEX128, (const char *)parts, dst_dtype, dst, 1);
+    else convert_dense(AMP_FLOAT64, (const char *)parts, dst_dtype, dst, 1);
 }

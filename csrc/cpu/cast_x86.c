@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include "../core/numeric.h"
 
-#define AVX2 __attribute__((target("avx2,f16c")))
+#define AVX2   __attribute__((target("avx2,f16c")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")))
 
 static inline float load_f32(const char *p) {
@@ -35,7 +35,8 @@ static void narrow_rest(bool half, const char *s, char *d, int64_t n) {
 
 AVX2 static void f16_f32_avx2(const char *s, char *d, int64_t n) {
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps((float *)(void *)(d + 4 * i), _mm256_cvtph_ps(_mm_loadu_si128((const void *)(s + 2 * i))));
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps((float *)(void *)(d + 4 * i), _mm256_cvtph_ps(_mm_loadu_si128((const void *)(s + 2 * i))));
     widen_rest(true, s + 2 * i, d + 4 * i, n - i);
 }
 AVX2 static void bf16_f32_avx2(const char *s, char *d, int64_t n) {

@@ -13,7 +13,7 @@ enum { BYTES_PER_THREAD = 64 * 1024 };
 
 typedef struct Walk {
     const ElementLoop *loop;
-    int nview, nd;                 /* view 0 is the output */
+    int nview, nd; /* view 0 is the output */
     int dtype[AMP_MAX_OPERANDS];
     char *data[AMP_MAX_OPERANDS];
     int64_t shape[AMP_MAX_DIMS];
@@ -57,7 +57,8 @@ static void run(const Walk *w, char *const *ptr, const int64_t *step, int64_t n)
         for (int v = 1; v < w->nview; v++) {
             now[v - 1] = in[v - 1];
             if (indirect & (1u << v)) {
-                amp_convert(w->dtype[v], ptr[v] + i * step[v], step[v], loop->type[v], strip[v], (int64_t)amp_itemsize(loop->type[v]), m);
+                amp_convert(w->dtype[v], ptr[v] + i * step[v], step[v], loop->type[v], strip[v],
+                            (int64_t)amp_itemsize(loop->type[v]), m);
                 now[v - 1] = strip[v];
             } else if (!(scalar & (1u << (v - 1)))) {
                 now[v - 1] += i * step[v];
@@ -238,9 +239,20 @@ Status amp_fill(const Call *call) {
 
 static bool is_test(int op) {
     switch (op) {
-    case OP_isnan: case OP_isinf: case OP_isfinite: case OP_signbit: case OP_logical_not:
-    case OP_eq: case OP_ne: case OP_lt: case OP_le: case OP_gt: case OP_ge:
-    case OP_logical_and: case OP_logical_or: case OP_logical_xor: return true;
+    case OP_isnan:
+    case OP_isinf:
+    case OP_isfinite:
+    case OP_signbit:
+    case OP_logical_not:
+    case OP_eq:
+    case OP_ne:
+    case OP_lt:
+    case OP_le:
+    case OP_gt:
+    case OP_ge:
+    case OP_logical_and:
+    case OP_logical_or:
+    case OP_logical_xor: return true;
     default: return false;
     }
 }
@@ -324,8 +336,8 @@ Status amp_binary(const Call *call) {
 
 static Status choose(const View *mask, const View *yes, const View *no, View *out) {
     const View *in[3] = {mask, yes, no};
-    ElementLoop loop = {.kernel = amp_kernel_select(amp_itemsize(out->dtype)), .nin = 3,
-                        .type = {out->dtype, AMP_BOOL, out->dtype, out->dtype}};
+    ElementLoop loop = {
+        .kernel = amp_kernel_select(amp_itemsize(out->dtype)), .nin = 3, .type = {out->dtype, AMP_BOOL, out->dtype, out->dtype}};
     amp_element_loop(&loop, out, in);
     return AMP_OK;
 }

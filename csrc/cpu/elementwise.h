@@ -11,7 +11,7 @@
 typedef struct Params {
     double f[3]; /* the first numbers of the call; what is absent is 0 */
     int64_t i[3];
-    AmpComplex c; /* num[0] */
+    AmpComplex c;      /* num[0] */
     int *zero_divisor; /* set to 1 by integer division kernels that met a zero */
 } Params;
 

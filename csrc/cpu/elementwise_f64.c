@@ -4,8 +4,8 @@
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
 
-#define T F64
-#define REAL double
+#define T       F64
+#define REAL    double
 #define R(name) amp_f64_##name
 #define M(name) name
 
@@ -15,11 +15,11 @@
 
 #if defined(__x86_64__)
 #define K(name) name##_avx2
-#define TARGET __attribute__((target("avx2,f16c")))
+#define TARGET  __attribute__((target("avx2,f16c")))
 #include "elementwise_template.h"
 
 #define K(name) name##_avx512
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,prefer-vector-width=512")))
+#define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,prefer-vector-width=512")))
 #include "elementwise_template.h"
 #endif
 

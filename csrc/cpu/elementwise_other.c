@@ -14,33 +14,34 @@ static inline int64_t get_I64(const I64 *p) { return *p; }
 static inline int64_t put_I64(int64_t v) { return v; }
 static inline uint8_t put_U8(bool v) { return v; }
 
-#define KERNEL1(K, T, VALUE, OUT, expr)                                                                                \
-    static void K(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {                \
-        const T *a = (const T *)(const void *)in[0];                                                                   \
-        OUT *o = (OUT *)(void *)out;                                                                                   \
-        (void)scalar, (void)params;                                                                                    \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            VALUE x = get_##T(a + i);                                                                                            \
-            (void)x;                                                                                                   \
-            o[i] = put_##OUT(expr);                                                                                        \
-        }                                                                                                              \
+#define KERNEL1(K, T, VALUE, OUT, expr) \
+    static void K(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0]; \
+        OUT *o = (OUT *)(void *)out; \
+        (void)scalar, (void)params; \
+        for (int64_t i = 0; i < n; i++) { \
+            VALUE x = get_##T(a + i); \
+            (void)x; \
+            o[i] = put_##OUT(expr); \
+        } \
     }
-#define KERNEL2(K, T, VALUE, OUT, expr)                                                                                \
-    static void K(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {                \
-        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1];                              \
-        const int64_t sa = !(scalar & 1), sb = !(scalar & 2);                                                          \
-        OUT *o = (OUT *)(void *)out;                                                                                   \
-        (void)params;                                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            VALUE x = get_##T(a + i * sa), y = get_##T(b + i * sb);                                                                        \
-            o[i] = put_##OUT(expr);                                                                                        \
-        }                                                                                                              \
+#define KERNEL2(K, T, VALUE, OUT, expr) \
+    static void K(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
+        const int64_t sa = !(scalar & 1), sb = !(scalar & 2); \
+        OUT *o = (OUT *)(void *)out; \
+        (void)params; \
+        for (int64_t i = 0; i < n; i++) { \
+            VALUE x = get_##T(a + i * sa), y = get_##T(b + i * sb); \
+            o[i] = put_##OUT(expr); \
+        } \
     }
 
 /* ---- integers ---- */
 
 #define N0 (params->i[0])
 #define N1 (params->i[1])
+/* clang-format off */
 #define I64_UNARY(X)                                                                                                   \
     X(abs, amp_i64_abs(x)) X(neg, amp_i64_neg(x)) X(square, amp_i64_mul(x, x)) X(floor, x) X(ceil, x) X(round, x)      \
     X(trunc, x) X(sign, amp_i64_sign(x)) X(relu, x > 0 ? x : 0) X(nan_to_num, x) X(bitwise_not, ~x)
@@ -58,13 +59,16 @@ static inline uint8_t put_U8(bool v) { return v; }
 #define TESTS2(X)                                                                                                      \
     X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
+/* clang-format on */
 
 #define VALUE1(name, expr) KERNEL1(name##_i64, I64, int64_t, I64, expr)
-#define TEST1(name, expr) KERNEL1(name##_i64, I64, int64_t, U8, expr)
+#define TEST1(name, expr)  KERNEL1(name##_i64, I64, int64_t, U8, expr)
 #define VALUE2(name, expr) KERNEL2(name##_i64, I64, int64_t, I64, expr)
-#define TEST2(name, expr) KERNEL2(name##_i64, I64, int64_t, U8, expr)
+#define TEST2(name, expr)  KERNEL2(name##_i64, I64, int64_t, U8, expr)
 #define DIVISION(name) \
-    KERNEL2(name##_i64, I64, int64_t, I64, amp_i64_##name(x, y ? y : (__atomic_store_n(params->zero_divisor, 1, __ATOMIC_RELAXED), 1)))
+    KERNEL2(name##_i64, I64, int64_t, I64, \
+            amp_i64_##name(x, y ? y : (__atomic_store_n(params->zero_divisor, 1, __ATOMIC_RELAXED), 1)))
+/* clang-format off */
 I64_UNARY(VALUE1)
 I64_UNARY_VARIANTS(VALUE1)
 I64_UNARY_TESTS(TEST1)
@@ -73,6 +77,7 @@ I64_BINARY(VALUE2)
 I64_BINARY_VARIANTS(VALUE2)
 I64_DIVISIONS(DIVISION)
 TESTS2(TEST2)
+/* clang-format on */
 
 static void addcmul_i64(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {
     const I64 *a = (const I64 *)(const void *)in[0], *b = (const I64 *)(const void *)in[1], *c = (const I64 *)(const void *)in[2];
@@ -81,63 +86,73 @@ static void addcmul_i64(const char *const *in, char *out, int64_t n, unsigned sc
     for (int64_t i = 0; i < n; i++) o[i] = amp_i64_add(a[i * sa], amp_i64_mul(N0, amp_i64_mul(b[i * sb], c[i * sc])));
 }
 
-#define OP_ENTRY(name, ...) [OP_##name] = name##_i64,
+#define OP_ENTRY(name, ...)       [OP_##name] = name##_i64,
 #define VARIANT_ENTRY(name, expr) [KERNEL_##name] = name##_i64,
+/* clang-format off */
 static const Kernel table_i64[KERNEL_COUNT] = {
     I64_UNARY(OP_ENTRY) I64_UNARY_TESTS(OP_ENTRY) I64_BINARY(OP_ENTRY) I64_DIVISIONS(OP_ENTRY) TESTS2(OP_ENTRY)
     I64_UNARY_VARIANTS(VARIANT_ENTRY) I64_BINARY_VARIANTS(VARIANT_ENTRY)
     [OP_clamp] = clamp_i64, [OP_addcmul] = addcmul_i64,
 };
+/* clang-format on */
+
 Kernel amp_kernel_i64(int id) { return table_i64[id]; }
 
 /* ---- complex numbers: arithmetic and equality ---- */
 
 #define ZERO(v) ((v).re == 0 && (v).im == 0)
+/* clang-format off */
 #define C128_UNARY(X) X(neg, ((AmpComplex){-x.re, -x.im})) X(square, amp_c128_mul(x, x)) X(reciprocal, amp_c128_div((AmpComplex){1, 0}, x))
 #define C128_UNARY_TESTS(X)                                                                                            \
     X(isnan, x.re != x.re || x.im != x.im) X(isinf, amp_f64_isinf(x.re) || amp_f64_isinf(x.im))                        \
     X(isfinite, amp_f64_isfinite(x.re) && amp_f64_isfinite(x.im)) X(logical_not, ZERO(x))
-#define C128_BINARY(X) X(add, amp_c128_add(x, y)) X(sub, amp_c128_sub(x, y)) X(mul, amp_c128_mul(x, y)) X(div, amp_c128_div(x, y))
+#define C128_BINARY(X) X(add, amp_c128_add(x, y)) X(sub, amp_c128_sub(x, y)) X(mul, amp_c128_mul(x, y)) X(div, amp_c128_div(x, y)) X(pow, amp_c128_pow(x, y))
 #define C128_BINARY_VARIANTS(X)                                                                                        \
     X(add_alpha, amp_c128_add(x, amp_c128_mul(params->c, y))) X(sub_alpha, amp_c128_sub(x, amp_c128_mul(params->c, y)))
 #define C128_BINARY_TESTS(X)                                                                                           \
     X(eq, amp_c128_eq(x, y)) X(ne, !amp_c128_eq(x, y)) X(logical_and, !ZERO(x) && !ZERO(y))                            \
     X(logical_or, !ZERO(x) || !ZERO(y)) X(logical_xor, ZERO(x) != ZERO(y))
+/* clang-format on */
 
 #define CVALUE1(name, expr) KERNEL1(name##_c128, C128, AmpComplex, C128, expr)
-#define CTEST1(name, expr) KERNEL1(name##_c128, C128, AmpComplex, U8, expr)
+#define CTEST1(name, expr)  KERNEL1(name##_c128, C128, AmpComplex, U8, expr)
 #define CVALUE2(name, expr) KERNEL2(name##_c128, C128, AmpComplex, C128, expr)
-#define CTEST2(name, expr) KERNEL2(name##_c128, C128, AmpComplex, U8, expr)
+#define CTEST2(name, expr)  KERNEL2(name##_c128, C128, AmpComplex, U8, expr)
+/* clang-format off */
 C128_UNARY(CVALUE1)
 C128_UNARY_TESTS(CTEST1)
 C128_BINARY(CVALUE2)
 C128_BINARY_VARIANTS(CVALUE2)
 C128_BINARY_TESTS(CTEST2)
+/* clang-format on */
 
 #undef OP_ENTRY
 #undef VARIANT_ENTRY
-#define OP_ENTRY(name, ...) [OP_##name] = name##_c128,
+#define OP_ENTRY(name, ...)       [OP_##name] = name##_c128,
 #define VARIANT_ENTRY(name, expr) [KERNEL_##name] = name##_c128,
+/* clang-format off */
 static const Kernel table_c128[KERNEL_COUNT] = {
     C128_UNARY(OP_ENTRY) C128_UNARY_TESTS(OP_ENTRY) C128_BINARY(OP_ENTRY) C128_BINARY_TESTS(OP_ENTRY)
     C128_BINARY_VARIANTS(VARIANT_ENTRY)
 };
+/* clang-format on */
+
 Kernel amp_kernel_c128(int id) { return table_c128[id]; }
 
 /* ---- where: only moves elements, so one kernel per size serves all dtypes ---- */
 
-#define SELECT(bytes, T)                                                                                               \
-    static void select_##bytes(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
-        const U8 *c = (const U8 *)(const void *)in[0];                                                                 \
-        const T *a = (const T *)(const void *)in[1], *b = (const T *)(const void *)in[2];                              \
-        const int64_t sc = !(scalar & 1), sa = !(scalar & 2), sb = !(scalar & 4);                                      \
-        T *o = (T *)(void *)out;                                                                                       \
-        (void)params;                                                                                                  \
-        if (scalar == 0) {                                                                                             \
-            IVDEP for (int64_t i = 0; i < n; i++) o[i] = c[i] ? a[i] : b[i];                                           \
-            return;                                                                                                    \
-        }                                                                                                              \
-        for (int64_t i = 0; i < n; i++) o[i] = c[i * sc] ? a[i * sa] : b[i * sb];                                      \
+#define SELECT(bytes, T) \
+    static void select_##bytes(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const U8 *c = (const U8 *)(const void *)in[0]; \
+        const T *a = (const T *)(const void *)in[1], *b = (const T *)(const void *)in[2]; \
+        const int64_t sc = !(scalar & 1), sa = !(scalar & 2), sb = !(scalar & 4); \
+        T *o = (T *)(void *)out; \
+        (void)params; \
+        if (scalar == 0) { \
+            IVDEP for (int64_t i = 0; i < n; i++) o[i] = c[i] ? a[i] : b[i]; \
+            return; \
+        } \
+        for (int64_t i = 0; i < n; i++) o[i] = c[i * sc] ? a[i * sa] : b[i * sb]; \
     }
 typedef uint32_t STORED U32;
 typedef uint64_t STORED U64;

@@ -2,6 +2,7 @@
  *   T (stored type), REAL (its value type), R(name) scalar meaning, M(name) C library, K(name) kernel name, TARGET function attribute.
  * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
 
+/* clang-format off */
 #define UNARY_OPS(X)                                                                                                   \
     X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
     X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
@@ -34,70 +35,71 @@
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
 #define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+/* clang-format on */
 
-#define NUMBERS                                                                                                        \
-    const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2];                              \
+#define NUMBERS \
+    const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2]; \
     (void)n0, (void)n1, (void)n2;
 
-#define UNARY_KERNEL(name, OUT, expr)                                                                                  \
-    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
-        const T *a = (const T *)(const void *)in[0];                                                                   \
-        OUT *o = (OUT *)(void *)out;                                                                                   \
-        (void)scalar;                                                                                                  \
-        NUMBERS                                                                                                        \
-        IVDEP for (int64_t i = 0; i < n; i++) {                                                                        \
-            REAL x = a[i];                                                                                             \
-            o[i] = (OUT)(expr);                                                                                        \
-        }                                                                                                              \
+#define UNARY_KERNEL(name, OUT, expr) \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0]; \
+        OUT *o = (OUT *)(void *)out; \
+        (void)scalar; \
+        NUMBERS \
+        IVDEP for (int64_t i = 0; i < n; i++) { \
+            REAL x = a[i]; \
+            o[i] = (OUT)(expr); \
+        } \
     }
-#define BINARY_KERNEL(name, OUT, expr)                                                                                 \
-    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
-        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1];                              \
-        OUT *o = (OUT *)(void *)out;                                                                                   \
-        NUMBERS                                                                                                        \
-        if (scalar & 1) {                                                                                              \
-            const REAL x = a[0];                                                                                       \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
-                REAL y = b[i];                                                                                         \
-                o[i] = (OUT)(expr);                                                                                    \
-            }                                                                                                          \
-        } else if (scalar & 2) {                                                                                       \
-            const REAL y = b[0];                                                                                       \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
-                REAL x = a[i];                                                                                         \
-                o[i] = (OUT)(expr);                                                                                    \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
-                REAL x = a[i], y = b[i];                                                                               \
-                o[i] = (OUT)(expr);                                                                                    \
-            }                                                                                                          \
-        }                                                                                                              \
+#define BINARY_KERNEL(name, OUT, expr) \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
+        OUT *o = (OUT *)(void *)out; \
+        NUMBERS \
+        if (scalar & 1) { \
+            const REAL x = a[0]; \
+            IVDEP for (int64_t i = 0; i < n; i++) { \
+                REAL y = b[i]; \
+                o[i] = (OUT)(expr); \
+            } \
+        } else if (scalar & 2) { \
+            const REAL y = b[0]; \
+            IVDEP for (int64_t i = 0; i < n; i++) { \
+                REAL x = a[i]; \
+                o[i] = (OUT)(expr); \
+            } \
+        } else { \
+            IVDEP for (int64_t i = 0; i < n; i++) { \
+                REAL x = a[i], y = b[i]; \
+                o[i] = (OUT)(expr); \
+            } \
+        } \
     }
-#define TERNARY_KERNEL(name, OUT, expr)                                                                                \
-    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {   \
-        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1];                              \
-        const T *c = (const T *)(const void *)in[2];                                                                   \
-        const int64_t sa = !(scalar & 1), sb = !(scalar & 2), sc = !(scalar & 4);                                      \
-        OUT *o = (OUT *)(void *)out;                                                                                   \
-        NUMBERS                                                                                                        \
-        if (scalar == 0) {                                                                                             \
-            IVDEP for (int64_t i = 0; i < n; i++) {                                                                    \
-                REAL x = a[i], y = b[i], z = c[i];                                                                     \
-                o[i] = (OUT)(expr);                                                                                    \
-            }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            REAL x = a[i * sa], y = b[i * sb], z = c[i * sc];                                                          \
-            o[i] = (OUT)(expr);                                                                                        \
-        }                                                                                                              \
+#define TERNARY_KERNEL(name, OUT, expr) \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
+        const T *c = (const T *)(const void *)in[2]; \
+        const int64_t sa = !(scalar & 1), sb = !(scalar & 2), sc = !(scalar & 4); \
+        OUT *o = (OUT *)(void *)out; \
+        NUMBERS \
+        if (scalar == 0) { \
+            IVDEP for (int64_t i = 0; i < n; i++) { \
+                REAL x = a[i], y = b[i], z = c[i]; \
+                o[i] = (OUT)(expr); \
+            } \
+            return; \
+        } \
+        for (int64_t i = 0; i < n; i++) { \
+            REAL x = a[i * sa], y = b[i * sb], z = c[i * sc]; \
+            o[i] = (OUT)(expr); \
+        } \
     }
 
 #define VALUE1(name, expr) UNARY_KERNEL(name, T, expr)
-#define TEST1(name, expr) UNARY_KERNEL(name, U8, expr)
+#define TEST1(name, expr)  UNARY_KERNEL(name, U8, expr)
 #define VALUE2(name, expr) BINARY_KERNEL(name, T, expr)
-#define TEST2(name, expr) BINARY_KERNEL(name, U8, expr)
+#define TEST2(name, expr)  BINARY_KERNEL(name, U8, expr)
 #define VALUE3(name, expr) TERNARY_KERNEL(name, T, expr)
 UNARY_OPS(VALUE1)
 UNARY_VARIANTS(VALUE1)
@@ -107,12 +109,14 @@ BINARY_VARIANTS(VALUE2)
 BINARY_TESTS(TEST2)
 TERNARY_OPS(VALUE3)
 
+/* clang-format off */
 #define OP_ENTRY(name, expr) [OP_##name] = K(name),
 #define VARIANT_ENTRY(name, expr) [KERNEL_##name] = K(name),
 static const Kernel K(table)[KERNEL_COUNT] = {
     UNARY_OPS(OP_ENTRY) UNARY_TESTS(OP_ENTRY) BINARY_OPS(OP_ENTRY) BINARY_TESTS(OP_ENTRY) TERNARY_OPS(OP_ENTRY)
     UNARY_VARIANTS(VARIANT_ENTRY) BINARY_VARIANTS(VARIANT_ENTRY)
 };
+/* clang-format on */
 
 #undef UNARY_OPS
 #undef UNARY_VARIANTS

@@ -25,10 +25,10 @@
 enum {
     BLOCK_M = 1024,
     BLOCK_N = 2048,
-    BLOCK_K = 256,
+    BLOCK_K = 512,
     TILE_M = 112,
     TILE_N = 256,
-    ROW_PAD = 16,             /* elements between packed rows of a: 17 lines apart, no power of two */
+    ROW_PAD = 16,             /* elements between packed rows of a: an odd number of lines apart, never a power of two */
     IN_PLACE = 64 * 1024      /* elements of an operand that is worth no copy */
 };
 static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins */
@@ -163,14 +163,6 @@ static const char *rows_of_a(const Gemm *g, int64_t row) {
     return g->packed_a + row * (BLOCK_K + ROW_PAD) * g->size;
 }
 
-/* The sums of the tile below: while this one is computed, they travel. (Beyond the matrix a prefetch does nothing.) */
-static inline void prefetch_tile(const char *sum, int64_t row_bytes, int rows) {
-    for (int i = 0; i < rows; i++, sum += row_bytes) {
-        __builtin_prefetch(sum, 1);
-        __builtin_prefetch(sum + 64, 1);
-    }
-}
-
 /* Rows [row, row + rows) of the block times one panel of b. */
 static void micro_tile(const Gemm *g, int64_t row, int64_t rows, int64_t panel, const char *b, int64_t b_row) {
     _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
@@ -184,7 +176,6 @@ static void micro_tile(const Gemm *g, int64_t row, int64_t rows, int64_t panel, 
     char *sum = g->direct ? gemm_at(c, g->batch, g->m0 + row, g->n0 + col) : g->sum ? g->sum + (row * BLOCK_N + col) * g->size : NULL;
     const int64_t sum_row = g->direct ? c->row : BLOCK_N;
     if (sum && (whole || !g->direct) && (g->direct || !g->last)) {
-        prefetch_tile(sum + rows * sum_row * g->size, sum_row * g->size, g->micro->rows);
         micro(g->k, a, g->a_row, g->a_col, b, b_row, sum, sum_row, add);
         return;
     }

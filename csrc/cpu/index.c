@@ -58,9 +58,9 @@ typedef struct Blocks {
     const View *table, *values;
     const View *const *list;
     int64_t nlist, positions;
-    int nb;          /* dimensions of B */
-    View from, to;   /* one block; data is set per position */
-    int64_t *shape;  /* R */
+    int nb;         /* dimensions of B */
+    View from, to;  /* one block; data is set per position */
+    int64_t *shape; /* R */
 } Blocks;
 
 static char *block_of(const Blocks *b, char *table, char *const *index) {
@@ -84,6 +84,25 @@ static View block_view(const View *v, int first_dim) {
     return r;
 }
 
+/* *to += *from in the dtype's compute format. */
+static void add_one(int dtype, char *to, const char *from) {
+    if (dtype == AMP_FLOAT32) {
+        float a, b;
+        memcpy(&a, to, sizeof a);
+        memcpy(&b, from, sizeof b);
+        a += b;
+        memcpy(to, &a, sizeof a);
+        return;
+    }
+    _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
+    int compute = amp_compute_dtype(dtype);
+    amp_convert(dtype, to, 0, compute, a, 0, 1);
+    amp_convert(dtype, from, 0, compute, b, 0, 1);
+    const char *in[2] = {a, b};
+    amp_find_kernel(compute, OP_add)(in, a, 1, 0, &(Params){.zero_divisor = NULL});
+    amp_convert(compute, a, 0, dtype, to, 0, 1);
+}
+
 enum { INDEXED_MAX = AMP_MAX_DIMS };
 typedef enum BlockAction { BLOCK_READ, BLOCK_ASSIGN, BLOCK_ADD } BlockAction;
 
@@ -91,7 +110,8 @@ typedef enum BlockAction { BLOCK_READ, BLOCK_ASSIGN, BLOCK_ADD } BlockAction;
 static void walk_blocks(const Blocks *b, BlockAction action, int64_t begin, int64_t end) {
     View table = block_view(b->table, (int)b->nlist), values = block_view(b->values, b->nb);
     int compute = amp_compute_dtype(table.dtype);
-    ElementLoop add = {.kernel = amp_find_kernel(compute, OP_add), .nin = 2, .type = {compute, compute, compute}}, copy = {.nin = 1};
+    ElementLoop add = {.kernel = amp_find_kernel(compute, OP_add), .nin = 2, .type = {compute, compute, compute}},
+                copy = {.nin = 1};
     const View *out = action == BLOCK_READ ? &values : &table, *sum_in[2] = {&table, &values};
     const View *copy_in[1] = {action == BLOCK_READ ? &table : &values};
     Params none = {.zero_divisor = NULL};
@@ -111,6 +131,7 @@ static void walk_blocks(const Blocks *b, BlockAction action, int64_t begin, int6
         table.data = block_of(b, b->table->data, index);
         values.data = base;
         if (dense) memcpy(out->data, copy_in[0]->data, bytes);
+        else if (action == BLOCK_ADD && table.numel == 1) add_one(table.dtype, table.data, values.data);
         else if (action == BLOCK_ADD) amp_element_loop(&add, &table, sum_in);
         else amp_element_loop(&copy, action == BLOCK_READ ? &values : &table, copy_in);
     }
@@ -151,7 +172,8 @@ Status amp_index_put(const Call *call) {
 static Status gather(const Call *call) {
     const View *in = call->in[0], *index = call->in[1], *out = call->out[0];
     int dim = amp_first_dim(call->dims);
-    int64_t size = in->ndim ? in->shape[dim] : 1, item = (int64_t)amp_itemsize(in->dtype), step = in->ndim ? in->stride[dim] * item : 0;
+    int64_t size = in->ndim ? in->shape[dim] : 1, item = (int64_t)amp_itemsize(in->dtype),
+            step = in->ndim ? in->stride[dim] * item : 0;
     Status status = check_indices(index, size);
     if (status != AMP_OK) return status;
     Odometer o;
@@ -166,25 +188,6 @@ static Status gather(const Call *call) {
         odometer_next(&o);
     }
     return AMP_OK;
-}
-
-/* *to += *from in the dtype's compute format. */
-static void add_one(int dtype, char *to, const char *from) {
-    if (dtype == AMP_FLOAT32) {
-        float a, b;
-        memcpy(&a, to, sizeof a);
-        memcpy(&b, from, sizeof b);
-        a += b;
-        memcpy(to, &a, sizeof a);
-        return;
-    }
-    _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
-    int compute = amp_compute_dtype(dtype);
-    amp_convert(dtype, to, 0, compute, a, 0, 1);
-    amp_convert(dtype, from, 0, compute, b, 0, 1);
-    const char *in[2] = {a, b};
-    amp_find_kernel(compute, OP_add)(in, a, 1, 0, &(Params){.zero_divisor = NULL});
-    amp_convert(compute, a, 0, dtype, to, 0, 1);
 }
 
 static Status scatter_add(const Call *call) {

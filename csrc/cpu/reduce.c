@@ -21,6 +21,7 @@ typedef struct Job {
     FoldKernel kernel;
     Fold fold;
     int load, op;
+    bool plain; /* the accumulated value is the result */
     double num[2], correction, order;
     Accumulator *partial;
     const char *base; /* of the value whose chunks are reduced in parallel */
@@ -82,7 +83,9 @@ void amp_reduce_plan(ReducePlan *p, const Call *call, bool keep_order) {
 
 static Accumulator identity(Fold fold, int acc) {
     Accumulator a = {.c128 = {0, 0}};
-    double limit = fold == FOLD_MAX ? -(double)INFINITY : fold == FOLD_MIN || fold == FOLD_ABS_MIN ? (double)INFINITY : fold == FOLD_PROD;
+    double limit = fold == FOLD_MAX                           ? -(double)INFINITY
+                   : fold == FOLD_MIN || fold == FOLD_ABS_MIN ? (double)INFINITY
+                                                              : fold == FOLD_PROD;
     switch (acc) {
     case AMP_FLOAT32: a.f32 = (float)limit; break;
     case AMP_INT64: a.i64 = fold == FOLD_MAX ? INT64_MIN : fold == FOLD_MIN ? INT64_MAX : fold == FOLD_PROD; break;
@@ -145,7 +148,9 @@ static void fold_chunks(void *context, int64_t begin, int64_t end) {
 /* How accumulators of a fold join. */
 static Fold joining(Fold fold) {
     switch (fold) {
-    case FOLD_PROD: case FOLD_MAX: case FOLD_MIN: return fold;
+    case FOLD_PROD:
+    case FOLD_MAX:
+    case FOLD_MIN: return fold;
     case FOLD_ABS_MAX: return FOLD_MAX;
     case FOLD_ABS_MIN: return FOLD_MIN;
     default: return FOLD_SUM;
@@ -198,13 +203,16 @@ static double finish_norm(const Job *job, const char *base, double sum, double p
 static void finish(const Job *job, const char *base, Accumulator *acc, bool parallel) {
     double n = (double)job->plan->reduced;
     switch (job->op) {
-    case OP_mean: case OP_mean_dim:
+    case OP_mean:
+    case OP_mean_dim:
         if (job->kernel.acc == AMP_COMPLEX128) acc->c128.re /= n, acc->c128.im /= n;
         else if (job->kernel.acc == AMP_INT64) acc->i64 = job->plan->reduced ? acc->i64 / job->plan->reduced : 0;
         else acc->f64 /= n;
         break;
-    case OP_any: case OP_any_dim: acc->i64 = acc->i64 > 0; break;
-    case OP_all: case OP_all_dim: acc->i64 = acc->i64 == job->plan->reduced; break;
+    case OP_any:
+    case OP_any_dim: acc->i64 = acc->i64 > 0; break;
+    case OP_all:
+    case OP_all_dim: acc->i64 = acc->i64 == job->plan->reduced; break;
     case OP_vector_norm:
         if (job->fold == FOLD_SQUARES || job->fold == FOLD_POWERS || job->fold == FOLD_ABS_SUM)
             acc->f64 = finish_norm(job, base, acc->f64, job->order, parallel);
@@ -261,7 +269,8 @@ static void along_rows(void *context, int64_t begin, int64_t end) {
 /* Rows [0, count) that lie `step` bytes apart join the n accumulators of a group. */
 static void fold_rows(const Job *job, const char *x, int64_t n, int64_t count, int64_t step, char *group) {
     const ReducePlan *p = job->plan;
-    int64_t item = (int64_t)amp_itemsize(job->load), in_item = (int64_t)amp_itemsize(p->in_dtype), along = p->kept_in[p->nkept - 1];
+    int64_t item = (int64_t)amp_itemsize(job->load), in_item = (int64_t)amp_itemsize(p->in_dtype),
+            along = p->kept_in[p->nkept - 1];
     _Alignas(64) char strip[AMP_STRIP * AMP_MAX_ITEM];
     if (p->in_dtype == job->load && along == item) {
         int64_t at_once = magnitude(step) * count <= NEAR_BYTES ? count : 1;
@@ -271,9 +280,11 @@ static void fold_rows(const Job *job, const char *x, int64_t n, int64_t count, i
     int64_t fit = (int64_t)sizeof strip / (n * item);
     for (int64_t r = 0; r < count; r += fit) {
         int64_t m = count - r < fit ? count - r : fit;
-        if (along == in_item && step == n * in_item) amp_convert(p->in_dtype, x + r * step, in_item, job->load, strip, item, m * n);
+        if (along == in_item && step == n * in_item)
+            amp_convert(p->in_dtype, x + r * step, in_item, job->load, strip, item, m * n);
         else
-            for (int64_t k = 0; k < m; k++) amp_convert(p->in_dtype, x + (r + k) * step, along, job->load, strip + k * n * item, item, n);
+            for (int64_t k = 0; k < m; k++)
+                amp_convert(p->in_dtype, x + (r + k) * step, along, job->load, strip + k * n * item, item, n);
         job->kernel.rows(group, strip, n, m, n * item, job->num);
     }
 }
@@ -304,7 +315,7 @@ static void reduce_strip(const Job *job, const char *in, char *out, int64_t n) {
         }
         join(total, group, n, 1, 0, job->num);
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && !job->plain; i++) {
         Accumulator acc;
         memcpy(&acc, total + i * acc_item, (size_t)acc_item);
         finish(job, in + i * p->kept_in[inner], &acc, false);
@@ -315,8 +326,8 @@ static void reduce_strip(const Job *job, const char *in, char *out, int64_t n) {
 
 /* Columns do not depend on each other: narrower strips only mean that more threads can share them. */
 static int64_t strip_width(const ReducePlan *p) {
-    int64_t width = p->kept_shape[p->nkept - 1] / 8 / 64 * 64;
-    return width < 64 ? 64 : width > AMP_STRIP ? AMP_STRIP : width;
+    int64_t width = p->kept_shape[p->nkept - 1] / 4 / 64 * 64;
+    return width < 256 ? 256 : width > AMP_STRIP ? AMP_STRIP : width;
 }
 static int64_t strips_per_run(const ReducePlan *p) { return (p->kept_shape[p->nkept - 1] + strip_width(p) - 1) / strip_width(p); }
 
@@ -336,7 +347,8 @@ static void along_columns(void *context, int64_t begin, int64_t end) {
 static void run_job(Job *job) {
     const ReducePlan *p = job->plan;
     int64_t inner_kept = magnitude(p->kept_in[p->nkept - 1]), inner_reduced = magnitude(p->step[p->nreduced - 1]);
-    bool columns = p->kept_shape[p->nkept - 1] >= 4 && p->reduced > 1 && inner_kept < inner_reduced && job->fold != FOLD_DEVIATION;
+    bool columns = p->kept_shape[p->nkept - 1] >= 4 && p->reduced > 1 && inner_kept < inner_reduced &&
+                   job->fold != FOLD_DEVIATION;
     if (columns) {
         int64_t strips = p->kept / p->kept_shape[p->nkept - 1] * strips_per_run(p), work = p->reduced * strip_width(p);
         amp_parallel_for(strips, GRAIN / work + 1, along_columns, job);
@@ -370,13 +382,31 @@ Status amp_reduce(const Call *call) {
     Job job = {.op = call->op, .num = {1, 1}};
     bool needs_element = false;
     switch (call->op) {
-    case OP_argmax: case OP_argmin: case OP_max_dim: case OP_min_dim: return amp_reduce_index(call);
-    case OP_sum: case OP_sum_dim: case OP_mean: case OP_mean_dim: job.fold = FOLD_SUM; break;
-    case OP_prod: case OP_prod_dim: job.fold = FOLD_PROD; break;
-    case OP_max: case OP_amax: job.fold = FOLD_MAX; break;
-    case OP_min: case OP_amin: job.fold = FOLD_MIN; break;
-    case OP_any: case OP_any_dim: case OP_all: case OP_all_dim: case OP_count_nonzero: job.fold = FOLD_COUNT; break;
-    case OP_var: case OP_var_unbiased: case OP_var_dim: case OP_std: case OP_std_unbiased: case OP_std_dim:
+    case OP_argmax:
+    case OP_argmin:
+    case OP_max_dim:
+    case OP_min_dim: return amp_reduce_index(call);
+    case OP_sum:
+    case OP_sum_dim:
+    case OP_mean:
+    case OP_mean_dim: job.fold = FOLD_SUM; break;
+    case OP_prod:
+    case OP_prod_dim: job.fold = FOLD_PROD; break;
+    case OP_max:
+    case OP_amax: job.fold = FOLD_MAX; break;
+    case OP_min:
+    case OP_amin: job.fold = FOLD_MIN; break;
+    case OP_any:
+    case OP_any_dim:
+    case OP_all:
+    case OP_all_dim:
+    case OP_count_nonzero: job.fold = FOLD_COUNT; break;
+    case OP_var:
+    case OP_var_unbiased:
+    case OP_var_dim:
+    case OP_std:
+    case OP_std_unbiased:
+    case OP_std_dim:
         job.fold = FOLD_DEVIATION;
         job.correction = call->nnum > 0 && call->num[0].kind != NUMBER_NONE ? call->num[0].f : 1;
         break;
@@ -390,13 +420,15 @@ Status amp_reduce(const Call *call) {
     }
     needs_element = needs_element || job.fold == FOLD_MAX || job.fold == FOLD_MIN;
     job.load = job.fold == FOLD_COUNT || job.fold == FOLD_MAX || job.fold == FOLD_MIN ? amp_compute_dtype(in->dtype)
-                                                                                       : load_dtype(in->dtype, out->dtype);
+                                                                                      : load_dtype(in->dtype, out->dtype);
     job.kernel = amp_fold_kernel(job.fold, job.load);
     if (!job.kernel.acc) return AMP_BAD_DTYPE;
     if (out->numel == 0) return AMP_OK;
     ReducePlan plan;
     amp_reduce_plan(&plan, call, false);
     if (needs_element && plan.reduced == 0) return AMP_EMPTY_REDUCE;
+    job.plain = job.fold == FOLD_MAX || job.fold == FOLD_MIN || job.fold == FOLD_PROD || call->op == OP_sum ||
+                call->op == OP_sum_dim;
     job.plan = &plan;
     run_job(&job);
     return AMP_OK;

@@ -12,12 +12,12 @@ typedef enum Fold {
     FOLD_PROD,
     FOLD_MAX,
     FOLD_MIN,
-    FOLD_COUNT,   /* values that are not zero; int64 */
+    FOLD_COUNT, /* values that are not zero; int64 */
     FOLD_ABS_SUM,
     FOLD_ABS_MAX,
     FOLD_ABS_MIN,
-    FOLD_SQUARES, /* of x * num[0] */
-    FOLD_POWERS,  /* |x * num[0]| ^ num[1] */
+    FOLD_SQUARES,   /* of x * num[0] */
+    FOLD_POWERS,    /* |x * num[0]| ^ num[1] */
     FOLD_DEVIATION, /* (x - num[0])^2 */
     FOLD_KINDS
 } Fold;

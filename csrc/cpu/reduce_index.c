@@ -43,7 +43,8 @@ static bool same(const Search *s, const char *a, const char *b) {
  * vector kernel; only a strip with a new best value is searched. */
 static int64_t search(const Search *s, const char *base, char *best) {
     const ReducePlan *p = s->plan;
-    int64_t at[AMP_MAX_DIMS] = {0}, position = 0, winner = 0, item = (int64_t)amp_itemsize(s->load), length = p->shape[p->nreduced - 1];
+    int64_t at[AMP_MAX_DIMS] = {0}, position = 0, winner = 0, item = (int64_t)amp_itemsize(s->load),
+            length = p->shape[p->nreduced - 1];
     int64_t step = p->step[p->nreduced - 1];
     const char *x = base;
     _Alignas(64) char strip[AMP_STRIP * AMP_MAX_ITEM], top[AMP_MAX_ITEM];

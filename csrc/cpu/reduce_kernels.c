@@ -14,10 +14,10 @@ GET float get_F32(const F32 *p) { return *p; }
 GET double get_F64(const F64 *p) { return *p; }
 GET double square(double x) { return x * x; }
 
-#define ADD(a, b) ((a) + (b))
-#define MUL(a, b) ((a) * (b))
-#define MAX(a, b) ((a) != (a) || (a) >= (b) ? (a) : (b)) /* NaN wins */
-#define MIN(a, b) ((a) != (a) || (a) <= (b) ? (a) : (b))
+#define ADD(a, b)      ((a) + (b))
+#define MUL(a, b)      ((a) * (b))
+#define MAX(a, b)      ((a) != (a) || (a) >= (b) ? (a) : (b)) /* NaN wins */
+#define MIN(a, b)      ((a) != (a) || (a) <= (b) ? (a) : (b))
 #define WRAP_ADD(a, b) amp_i64_add(a, b)
 #define WRAP_MUL(a, b) amp_i64_mul(a, b)
 
@@ -27,11 +27,11 @@ GET double square(double x) { return x * x; }
 
 #if defined(__x86_64__)
 #define K(name) name##_avx2
-#define TARGET __attribute__((target("avx2")))
+#define TARGET  __attribute__((target("avx2")))
 #include "reduce_template.h"
 
 #define K(name) name##_avx512
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
+#define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
 #include "reduce_template.h"
 #endif
 

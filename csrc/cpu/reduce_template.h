@@ -1,52 +1,53 @@
 /* Fold kernels for one instruction set: needs K(name), TARGET. Sixteen lanes whatever the vector width, combined as a tree, so that all
  * sets add in the same order. */
 
-#define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped)                                                     \
-    TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) {               \
-        const T *x = (const T *)(const void *)data;                                                              \
-        ACC lane[AMP_FOLD_LANES], *total = acc;                                                                  \
-        int64_t i = 0;                                                                                           \
-        (void)num;                                                                                               \
-        for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = identity;                                             \
-        for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES)                                                     \
-            for (int l = 0; l < AMP_FOLD_LANES; l++) {                                                           \
-                VALUE v = get_##T(x + i + l);                                                                    \
-                lane[l] = COMBINE(lane[l], mapped);                                                              \
-            }                                                                                                    \
-        for (int l = 0; i < n; i++, l++) {                                                                       \
-            VALUE v = get_##T(x + i);                                                                            \
-            lane[l] = COMBINE(lane[l], mapped);                                                                  \
-        }                                                                                                        \
-        for (int w = AMP_FOLD_LANES / 2; w; w /= 2)                                                              \
-            for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]);                                 \
-        *total = COMBINE(*total, lane[0]);                                                                       \
-    }                                                                                                            \
+#define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped) \
+    TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) { \
+        const T *x = (const T *)(const void *)data; \
+        ACC lane[AMP_FOLD_LANES], *total = acc; \
+        int64_t i = 0; \
+        (void)num; \
+        for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = identity; \
+        for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) \
+            for (int l = 0; l < AMP_FOLD_LANES; l++) { \
+                VALUE v = get_##T(x + i + l); \
+                lane[l] = COMBINE(lane[l], mapped); \
+            } \
+        for (int l = 0; i < n; i++, l++) { \
+            VALUE v = get_##T(x + i); \
+            lane[l] = COMBINE(lane[l], mapped); \
+        } \
+        for (int w = AMP_FOLD_LANES / 2; w; w /= 2) \
+            for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]); \
+        *total = COMBINE(*total, lane[0]); \
+    } \
     TARGET static void K(rows_##name)(void *acc, const char *data, int64_t n, int64_t rows, int64_t step, const double *num) { \
-        ACC *a = acc;                                                                                            \
-        int64_t c = 0;                                                                                           \
-        (void)num;                                                                                               \
-        for (; rows > 1 && c + AMP_FOLD_COLUMNS <= n; c += AMP_FOLD_COLUMNS) {                                   \
-            ACC column[AMP_FOLD_COLUMNS];                                                                        \
-            const char *at = data + c * (int64_t)sizeof(T);                                                      \
-            for (int l = 0; l < AMP_FOLD_COLUMNS; l++) column[l] = a[c + l];                                     \
-            for (int64_t r = 0; r < rows; r++, at += step) {                                                     \
-                const T *x = (const T *)(const void *)at;                                                        \
-                for (int l = 0; l < AMP_FOLD_COLUMNS; l++) {                                                     \
-                    VALUE v = get_##T(x + l);                                                                    \
-                    column[l] = COMBINE(column[l], mapped);                                                      \
-                }                                                                                                \
-            }                                                                                                    \
-            for (int l = 0; l < AMP_FOLD_COLUMNS; l++) a[c + l] = column[l];                                     \
-        }                                                                                                        \
-        for (int64_t r = 0; r < rows; r++, data += step) {                                                       \
-            const T *x = (const T *)(const void *)data;                                                          \
-            IVDEP for (int64_t i = c; i < n; i++) {                                                              \
-                VALUE v = get_##T(x + i);                                                                        \
-                a[i] = COMBINE(a[i], mapped);                                                                    \
-            }                                                                                                    \
-        }                                                                                                        \
+        ACC *a = acc; \
+        int64_t c = 0; \
+        (void)num; \
+        for (; rows > 1 && c + AMP_FOLD_COLUMNS <= n; c += AMP_FOLD_COLUMNS) { \
+            ACC column[AMP_FOLD_COLUMNS]; \
+            const char *at = data + c * (int64_t)sizeof(T); \
+            for (int l = 0; l < AMP_FOLD_COLUMNS; l++) column[l] = a[c + l]; \
+            for (int64_t r = 0; r < rows; r++, at += step) { \
+                const T *x = (const T *)(const void *)at; \
+                for (int l = 0; l < AMP_FOLD_COLUMNS; l++) { \
+                    VALUE v = get_##T(x + l); \
+                    column[l] = COMBINE(column[l], mapped); \
+                } \
+            } \
+            for (int l = 0; l < AMP_FOLD_COLUMNS; l++) a[c + l] = column[l]; \
+        } \
+        for (int64_t r = 0; r < rows; r++, data += step) { \
+            const T *x = (const T *)(const void *)data; \
+            IVDEP for (int64_t i = c; i < n; i++) { \
+                VALUE v = get_##T(x + i); \
+                a[i] = COMBINE(a[i], mapped); \
+            } \
+        } \
     }
 
+/* clang-format off */
 #define FLOAT_FOLDS(X, T, VALUE)                                                                                 \
     FOLD(sum_##X, T, VALUE, double, 0, ADD, (double)v)                                                           \
     FOLD(prod_##X, T, VALUE, double, 1, MUL, (double)v)                                                          \
@@ -83,6 +84,7 @@ static const FoldKernel K(table)[4][FOLD_KINDS] = {
      ENTRY(COUNT, count_i64, INT64)},
     {ENTRY(SUM, sum_c128, COMPLEX128), ENTRY(PROD, prod_c128, COMPLEX128), ENTRY(COUNT, count_c128, INT64)},
 };
+/* clang-format on */
 
 #undef FOLD
 #undef FLOAT_FOLDS

@@ -20,59 +20,60 @@ enum { LANES = 8, CHUNK = 256, SMALL_LINE = 1024, GRAIN = 8 * 1024 };
  *   softmax_grad      o = y (g - s)
  *   log_softmax_grad  o = g - exp(y) s */
 #define LOOP IVDEP for (int64_t i = 0; i < n; i++)
-#define LANE_SUM(expr)                                                                                       \
-    double lane[LANES] = {0};                                                                                \
-    int64_t i = 0;                                                                                           \
-    for (; i + LANES <= n; i += LANES)                                                                       \
-        for (int l = 0; l < LANES; l++) lane[l] += expr(i + l);                                              \
-    for (int l = 0; i < n; i++, l++) lane[l] += expr(i);                                                     \
+#define LANE_SUM(expr) \
+    double lane[LANES] = {0}; \
+    int64_t i = 0; \
+    for (; i + LANES <= n; i += LANES) \
+        for (int l = 0; l < LANES; l++) lane[l] += expr(i + l); \
+    for (int l = 0; i < n; i++, l++) lane[l] += expr(i); \
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 #define PRODUCT(k) ((double)x[k] * (double)y[k])
-#define VALUE(k) ((double)x[k])
-#define BODIES(K, T, REAL, EXP, TARGET)                                                                      \
-    TARGET static double exp_sum_##K(const char *in, char *out, int64_t n, double m) {                       \
-        const T *x = (const T *)(const void *)in;                                                            \
-        T *o = (T *)(void *)out;                                                                             \
-        double lane[LANES] = {0}, e[CHUNK];                                                                  \
-        for (int64_t at = 0; at < n; at += CHUNK) {                                                          \
-            int64_t count = n - at < CHUNK ? n - at : CHUNK, i = 0;                                          \
-            for (int64_t k = 0; k < count; k++) e[k] = EXP((double)x[at + k] - m);                           \
-            for (; i + LANES <= count; i += LANES)                                                           \
-                for (int l = 0; l < LANES; l++) lane[l] += e[i + l];                                         \
-            for (int l = 0; i < count; i++, l++) lane[l] += e[i];                                            \
-            if (o)                                                                                           \
-                for (int64_t k = 0; k < count; k++) o[at + k] = (REAL)e[k];                                  \
-        }                                                                                                    \
-        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));    \
-    }                                                                                                        \
-    TARGET static void scale_##K(char *out, int64_t n, double factor) {                                      \
-        T *o = (T *)(void *)out;                                                                             \
-        LOOP o[i] = (REAL)((double)o[i] * factor);                                                           \
-    }                                                                                                        \
-    TARGET static void shift_##K(const char *in, char *out, int64_t n, double a, double b) {                 \
-        const T *x = (const T *)(const void *)in;                                                            \
-        T *o = (T *)(void *)out;                                                                             \
-        LOOP o[i] = (REAL)(((double)x[i] - a) - b);                                                          \
-    }                                                                                                        \
-    TARGET static double dot_##K(const char *in, const char *in2, int64_t n) {                               \
-        const T *x = (const T *)(const void *)in, *y = (const T *)(const void *)in2;                         \
-        LANE_SUM(PRODUCT)                                                                                    \
-    }                                                                                                        \
-    TARGET static double sum_##K(const char *in, int64_t n) {                                                \
-        const T *x = (const T *)(const void *)in;                                                            \
-        LANE_SUM(VALUE)                                                                                      \
-    }                                                                                                        \
+#define VALUE(k)   ((double)x[k])
+#define BODIES(K, T, REAL, EXP, TARGET) \
+    TARGET static double exp_sum_##K(const char *in, char *out, int64_t n, double m) { \
+        const T *x = (const T *)(const void *)in; \
+        T *o = (T *)(void *)out; \
+        double lane[LANES] = {0}, e[CHUNK]; \
+        for (int64_t at = 0; at < n; at += CHUNK) { \
+            int64_t count = n - at < CHUNK ? n - at : CHUNK, i = 0; \
+            for (int64_t k = 0; k < count; k++) e[k] = EXP((double)x[at + k] - m); \
+            for (; i + LANES <= count; i += LANES) \
+                for (int l = 0; l < LANES; l++) lane[l] += e[i + l]; \
+            for (int l = 0; i < count; i++, l++) lane[l] += e[i]; \
+            if (o) \
+                for (int64_t k = 0; k < count; k++) o[at + k] = (REAL)e[k]; \
+        } \
+        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])); \
+    } \
+    TARGET static void scale_##K(char *out, int64_t n, double factor) { \
+        T *o = (T *)(void *)out; \
+        LOOP o[i] = (REAL)((double)o[i] * factor); \
+    } \
+    TARGET static void shift_##K(const char *in, char *out, int64_t n, double a, double b) { \
+        const T *x = (const T *)(const void *)in; \
+        T *o = (T *)(void *)out; \
+        LOOP o[i] = (REAL)(((double)x[i] - a) - b); \
+    } \
+    TARGET static double dot_##K(const char *in, const char *in2, int64_t n) { \
+        const T *x = (const T *)(const void *)in, *y = (const T *)(const void *)in2; \
+        LANE_SUM(PRODUCT) \
+    } \
+    TARGET static double sum_##K(const char *in, int64_t n) { \
+        const T *x = (const T *)(const void *)in; \
+        LANE_SUM(VALUE) \
+    } \
     TARGET static void softmax_grad_##K(const char *grad, const char *output, char *out, int64_t n, double s) { \
-        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output;                    \
-        T *o = (T *)(void *)out;                                                                             \
-        LOOP o[i] = (REAL)((double)y[i] * ((double)g[i] - s));                                               \
-    }                                                                                                        \
+        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output; \
+        T *o = (T *)(void *)out; \
+        LOOP o[i] = (REAL)((double)y[i] * ((double)g[i] - s)); \
+    } \
     TARGET static void log_softmax_grad_##K(const char *grad, const char *output, char *out, int64_t n, double s) { \
-        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output;                    \
-        T *o = (T *)(void *)out;                                                                             \
-        LOOP o[i] = (REAL)((double)g[i] - EXP((double)y[i]) * s);                                            \
-    }                                                                                                        \
-    static const Bodies bodies_##K = {exp_sum_##K, scale_##K, shift_##K, dot_##K, sum_##K, softmax_grad_##K, log_softmax_grad_##K};
+        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output; \
+        T *o = (T *)(void *)out; \
+        LOOP o[i] = (REAL)((double)g[i] - EXP((double)y[i]) * s); \
+    } \
+    static const Bodies bodies_##K = {exp_sum_##K, scale_##K,        shift_##K,           dot_##K, \
+                                      sum_##K,     softmax_grad_##K, log_softmax_grad_##K};
 
 typedef struct Bodies {
     double (*exp_sum)(const char *, char *, int64_t, double);

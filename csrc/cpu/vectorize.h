@@ -8,10 +8,13 @@
 #define AMP_VECTORIZE_H
 #include <stdint.h>
 
+#if defined(__clang__)
+#define IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
 #pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
-
 /* Iterations may be reordered: output and input elements coincide exactly or not at all. */
 #define IVDEP _Pragma("GCC ivdep")
+#endif
 
 #define STORED __attribute__((aligned(1), may_alias))
 typedef uint8_t STORED U8;

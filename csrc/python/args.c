@@ -1,4 +1,5 @@
 #include "args.h"
+#include "interop.h"
 
 #include <string.h>
 
@@ -350,7 +351,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
         arg->s = PyUnicode_AsUTF8(o);
         return arg->s ? 1 : -1;
     case ARG_DTYPE:
-        if (Py_TYPE(o) != amp_state.dtype_type && !PyType_Check(o)) {
+        if (Py_TYPE(o) != amp_state.dtype_type && !PyType_Check(o) && !array_descr_check(o)) {
             return 0;
         }
         arg->kind = ARG_DTYPE;

@@ -19,7 +19,7 @@ static const int type_number[AMP_DTYPE_COUNT] = {
     [AMP_INT16] = NPY_INT16,         [AMP_INT32] = NPY_INT32,          [AMP_INT64] = NPY_INT64,
     [AMP_FLOAT8_E5M2] = -1,          [AMP_FLOAT8_E4M3FN] = -1,         [AMP_FLOAT16] = NPY_FLOAT16,
     [AMP_BFLOAT16] = -1,             [AMP_FLOAT32] = NPY_FLOAT32,      [AMP_FLOAT64] = NPY_FLOAT64,
-    [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
+    [AMP_COMPLEX32] = -1,            [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
 };
 
 int array_init(PyObject *module) {
@@ -49,7 +49,7 @@ static int load_ml_dtypes(void) {
         return -1;
     }
     for (int id = 0; id < AMP_DTYPE_COUNT; id++) {
-        if (descr_of[id]) {
+        if (descr_of[id] || !*amp_dtype_info[id].numpy) {
             continue;
         }
         PyObject *scalar = PyObject_GetAttrString(ml, amp_dtype_info[id].numpy);
@@ -117,7 +117,10 @@ PyObject *array_dtype_of(int dtype) {
     if (!descr_of[dtype] && load_ml_dtypes() < 0) {
         return NULL;
     }
-    return Py_NewRef((PyObject *)descr_of[dtype]);
+    if (!descr_of[dtype]) {
+        PyErr_Format(PyExc_TypeError, "NumPy has no dtype for %s. Convert first: tensor.to(complex64)", amp_dtype_info[dtype].name);
+    }
+    return Py_XNewRef((PyObject *)descr_of[dtype]);
 }
 
 /* The array's base is a second tensor on the same storage: `t.data = other` may take the storage away from t itself. */

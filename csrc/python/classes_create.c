@@ -86,6 +86,9 @@ static int draw(const OpCall *c, OpId op, Tensor *t, const Tensor *in, int nnum,
     Call call = {.op = (uint16_t)op, .nin = in ? 1 : 0, .nout = 1, .in = {in ? &in->v : NULL}, .out = {&t->v}, .nnum = (uint8_t)nnum, .extra = g};
     memcpy(call.num, num, (size_t)nnum * sizeof *num);
     Slot slot = AMP_BACKEND_SLOT(t->v.device, random);
+    if (t->v.device == AMP_META) {
+        return 0;
+    }
     Status status = slot ? slot(&call) : AMP_NO_KERNEL; /* the generator is shared: the GIL stays */
     return status == AMP_OK ? 0 : amp_raise(status, c->row->name);
 }

@@ -263,6 +263,11 @@ int run_COMPOSE_NLL(OpCall *c) {
     if (reduction < 0 || common_device(c) < 0 || check_nll_shapes(input, target, weight) < 0) {
         return -1;
     }
+    if (weight && weight->v.dtype != input->v.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "nll_loss: expected scalar type %s but found %s: give the weight the input's dtype",
+                     amp_dtype_info[input->v.dtype].name, amp_dtype_info[weight->v.dtype].name);
+        return -1;
+    }
     Back frame, *b = &frame;
     Classes k;
     frame_begin(b);
@@ -423,7 +428,7 @@ int run_COMPOSE_BCE(OpCall *c) {
         Tensor *of_ones = mul(b, t, clamped_log(b, op1(b, OP_log, x)));
         Tensor *of_zeros = mul(b, one_minus(b, t), clamped_log(b, op1(b, OP_log1p, neg(b, x))));
         loss = neg(b, add(b, of_ones, of_zeros));
-        loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
+        loss = reduced(b, weight ? cast(b, mul(b, loss, weight), x->v.dtype) : loss, reduction);
     } else {
         b->failed = true;
     }

@@ -52,7 +52,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         break;
     }
     if (c->row->op == OP_abs && amp_is_complex(dtype)) {
-        *out = dtype == AMP_COMPLEX64 ? AMP_FLOAT32 : AMP_FLOAT64;
+        *out = dtype == AMP_COMPLEX32 ? AMP_FLOAT16 : dtype == AMP_COMPLEX64 ? AMP_FLOAT32 : AMP_FLOAT64;
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
@@ -105,12 +105,19 @@ static Tensor *operand(Tensor *t, int dtype) {
     return raw_cast(t, scalar && amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype);
 }
 
+static bool same_shape(const Tensor *a, const Tensor *b) {
+    return a->v.ndim == b->v.ndim && (a->v.ndim == 0 || !memcmp(a->v.shape, b->v.shape, (size_t)a->v.ndim * sizeof(int64_t)));
+}
+
 static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shape) {
     int ndim = t[0]->v.ndim;
     memcpy(shape, t[0]->v.shape, (size_t)ndim * sizeof *shape);
     for (int i = 1; i < n; i++) {
         int64_t joined[AMP_MAX_DIMS];
-        memcpy(joined, shape, sizeof joined);
+        if (same_shape(t[0], t[i]) && ndim == t[0]->v.ndim) {
+            continue;
+        }
+        memcpy(joined, shape, (size_t)ndim * sizeof *shape);
         int nd = amp_broadcast_shapes(ndim, shape, t[i]->v.ndim, t[i]->v.shape, joined);
         if (nd < 0) {
             for (int k = 1; k <= ndim && k <= t[i]->v.ndim; k++) {
@@ -131,18 +138,14 @@ static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shap
     return ndim;
 }
 
-static bool same_shape(const Tensor *a, const Tensor *b) {
-    return a->v.ndim == b->v.ndim && !memcmp(a->v.shape, b->v.shape, (size_t)a->v.ndim * sizeof(int64_t));
-}
-
 /* Broadcasts, casts and calls: dtype[i] is what operand i is computed in, out_dtype the result's. */
-static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, Slot slot) {
+static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, int device, Slot slot) {
     int64_t shape[AMP_MAX_DIMS], strides[3][AMP_MAX_DIMS];
     Tensor *x[3] = {NULL, NULL, NULL};
     View view[3];
     int failed = -1;
-    int ndim = broadcast_all(c, n, t, shape), device = common_device(c);
-    if (ndim < 0 || device < 0) {
+    int ndim = broadcast_all(c, n, t, shape);
+    if (ndim < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, ndim, shape, out_dtype, device, ALIAS_ELEMENTWISE);
@@ -176,8 +179,16 @@ static bool is_bitwise(int op) {
 
 static int binary_dtype_checks(const OpCall *c, int common) {
     int op = c->row->op;
-    if ((op == OP_sub || op == OP_rsub) && common == AMP_BOOL) {
-        return bool_refused(c, "Subtraction with two bool tensors: use the bitwise_xor() or logical_xor() function instead.");
+    if ((op == OP_sub || op == OP_rsub) && (c->arg[0].t->v.dtype == AMP_BOOL || c->arg[1].t->v.dtype == AMP_BOOL)) {
+        PyErr_SetString(PyExc_NotImplementedError, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
+                                                   "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");
+        return -1;
+    }
+    bool half_complex = common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow), logical_floor = common == AMP_BOOL && (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
+    if (half_complex || logical_floor) {
+        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': cast one operand to %s first", c->row->name, amp_dtype_info[common].name,
+                     half_complex ? "complex64" : "int64");
+        return -1;
     }
     if (is_bitwise(op) && !amp_is_integral(common)) {
         PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it works on integer and bool tensors", c->row->name,
@@ -197,7 +208,7 @@ static int binary_dtype_checks(const OpCall *c, int common) {
 int run_BINARY(OpCall *c) {
     Tensor *t[2] = {c->arg[0].t, c->arg[1].t};
     int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype : promote_tensors(2, t);
-    if (binary_dtype_checks(c, common) < 0) {
+    if (common < 0 || binary_dtype_checks(c, common) < 0) {
         return -1;
     }
     int out = common;
@@ -208,7 +219,7 @@ int run_BINARY(OpCall *c) {
     }
     int dtype[2] = {common, common};
     int device = common_device(c);
-    return device < 0 ? -1 : run_elementwise(c, 2, t, dtype, out, AMP_BACKEND_SLOT(device, binary));
+    return device < 0 ? -1 : run_elementwise(c, 2, t, dtype, out, device, AMP_BACKEND_SLOT(device, binary));
 }
 
 int run_DIV_MODE(OpCall *c) {
@@ -240,23 +251,29 @@ int run_TERNARY(OpCall *c) {
             return -1;
         }
         int common = promote_tensors(2, t + 1);
+        if (common < 0) {
+            return -1;
+        }
         Tensor *wide[3] = {t[0], NULL, NULL};
         int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
         wide[1] = raw_cast(t[1], common);
         wide[2] = raw_cast(t[2], common);
         if (wide[1] && wide[2]) {
-            failed = run_elementwise(c, 3, wide, dtype, common, AMP_BACKEND_SLOT(device, ternary));
+            failed = run_elementwise(c, 3, wide, dtype, common, device, AMP_BACKEND_SLOT(device, ternary));
         }
         Py_XDECREF(wide[1]);
         Py_XDECREF(wide[2]);
         return failed;
     }
     int common = promote_tensors(3, t);
+    if (common < 0) {
+        return -1;
+    }
     if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
         common = amp_state.default_dtype;
     }
     int dtype[3] = {common, common, common};
-    return run_elementwise(c, 3, t, dtype, common, AMP_BACKEND_SLOT(device, ternary));
+    return run_elementwise(c, 3, t, dtype, common, device, AMP_BACKEND_SLOT(device, ternary));
 }
 
 int run_CLAMP_TENSOR(OpCall *c) {
@@ -321,7 +338,7 @@ int run_MASKED_FILL(OpCall *c) {
     }
     Tensor *x[3] = {t[0], t[1], value};
     int kinds[3] = {dtype, AMP_BOOL, dtype};
-    int failed = run_elementwise(c, 3, x, kinds, dtype, AMP_BACKEND_SLOT(device, ternary));
+    int failed = run_elementwise(c, 3, x, kinds, dtype, device, AMP_BACKEND_SLOT(device, ternary));
     Py_DECREF(value);
     return failed;
 }

@@ -278,6 +278,11 @@ static PyObject *py_peek(PyObject *module, PyObject *o) {
         return NULL;
     }
     Tensor *host = tensor_on_host((Tensor *)o);
+    if (host && !*amp_dtype_info[host->v.dtype].numpy) { /* complex32 */
+        Tensor *bare = tensor_shallow(host);
+        Py_SETREF(host, bare ? call_to(bare, AMP_COMPLEX64, host->v.device) : NULL);
+        Py_XDECREF(bare);
+    }
     PyObject *array = host ? array_from_tensor(host) : NULL;
     Py_XDECREF(host);
     return array;
@@ -311,7 +316,7 @@ static const char *buffer_refusal(const Tensor *t, int flags) {
         return "a tensor on another device than the CPU has no buffer: use tensor.cpu()";
     }
     if (!buffer_format[t->v.dtype]) {
-        return "the buffer protocol has no letter for this dtype: use tensor.numpy(), or tensor.float() for a buffer of float32";
+        return "the buffer protocol has no letter for this dtype: use tensor.numpy() where NumPy has the dtype, or convert it (tensor.float())";
     }
     bool fits = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS       ? c
                 : (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS     ? fortran

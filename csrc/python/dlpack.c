@@ -16,7 +16,7 @@ static const struct {
     [AMP_INT16] = {DL_INT, 16},      [AMP_INT32] = {DL_INT, 32},      [AMP_INT64] = {DL_INT, 64},
     [AMP_FLOAT8_E5M2] = {DL_E5M2, 8}, [AMP_FLOAT8_E4M3FN] = {DL_E4M3FN, 8}, [AMP_FLOAT16] = {DL_FLOAT, 16},
     [AMP_BFLOAT16] = {DL_BFLOAT, 16}, [AMP_FLOAT32] = {DL_FLOAT, 32},  [AMP_FLOAT64] = {DL_FLOAT, 64},
-    [AMP_COMPLEX64] = {DL_COMPLEX, 64}, [AMP_COMPLEX128] = {DL_COMPLEX, 128},
+    [AMP_COMPLEX32] = {DL_COMPLEX, 32}, [AMP_COMPLEX64] = {DL_COMPLEX, 64}, [AMP_COMPLEX128] = {DL_COMPLEX, 128},
 };
 
 static int id_of_type(DLDataType type) {

@@ -317,15 +317,15 @@ static Tensor *value_tensor(Tensor *target, PyObject *value) {
     if (PyList_Check(value) || PyTuple_Check(value)) {
         return tensor_from_data(value, target->v.dtype, target->v.device);
     }
-    Number number;
     if (!PyFloat_Check(value) && !PyLong_Check(value) && !PyComplex_Check(value) && !array_scalar_check(value)) {
         PyErr_Format(PyExc_TypeError, "can't assign a %s to a tensor of %s", Py_TYPE(value)->tp_name, amp_dtype_info[target->v.dtype].name);
         return NULL;
     }
-    if (number_from_object(value, &number) < 0) {
-        return NULL;
+    Tensor *number = tensor_new(0, NULL, target->v.dtype, target->v.device);
+    if (number && target->v.device != AMP_META && element_set(number->v.data, target->v.dtype, value) < 0) {
+        Py_CLEAR(number);
     }
-    return tensor_from_number(number, target->v.dtype, target->v.device, false);
+    return number;
 }
 
 /* Leading dimensions of size 1 that the target does not have are dropped, as in PyTorch. */

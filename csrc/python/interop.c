@@ -17,6 +17,7 @@ PyObject *element_get(const char *p, int dtype) {
         uint16_t u16;
         int32_t i32;
         int64_t i64;
+        uint16_t half[2];
         float f32[2];
         double f64[2];
     } e;
@@ -34,6 +35,7 @@ PyObject *element_get(const char *p, int dtype) {
     case AMP_BFLOAT16: return PyFloat_FromDouble((double)amp_bf16_to_f32(e.u16));
     case AMP_FLOAT32: return PyFloat_FromDouble((double)e.f32[0]);
     case AMP_FLOAT64: return PyFloat_FromDouble(e.f64[0]);
+    case AMP_COMPLEX32: return PyComplex_FromDoubles((double)amp_f16_to_f32(e.half[0]), (double)amp_f16_to_f32(e.half[1]));
     case AMP_COMPLEX64: return PyComplex_FromDoubles((double)e.f32[0], (double)e.f32[1]);
     case AMP_COMPLEX128: return PyComplex_FromDoubles(e.f64[0], e.f64[1]);
     case AMP_DTYPE_COUNT: break;
@@ -124,7 +126,10 @@ static int complex_set(char *p, int dtype, PyObject *value) {
     if (c.real == -1.0 && PyErr_Occurred()) {
         return -1;
     }
-    if (dtype == AMP_COMPLEX64) {
+    if (dtype == AMP_COMPLEX32) {
+        uint16_t parts[2] = {amp_f64_to_f16(c.real), amp_f64_to_f16(c.imag)};
+        memcpy(p, parts, sizeof parts);
+    } else if (dtype == AMP_COMPLEX64) {
         float parts[2] = {(float)c.real, (float)c.imag};
         memcpy(p, parts, sizeof parts);
     } else {
@@ -422,6 +427,9 @@ Tensor *tensor_copy_data(Tensor *t) {
 /* A tensor without history on its own memory, converted. dtype -1: as it is. */
 static Tensor *copy_converted(Tensor *t, int dtype, int device) {
     dtype = dtype < 0 ? t->v.dtype : dtype;
+    if (device == AMP_META) {
+        return tensor_new(t->v.ndim, t->v.shape, dtype, device);
+    }
     if (dtype == t->v.dtype && device == t->v.device) {
         return tensor_copy_data(t);
     }
@@ -435,7 +443,7 @@ static Tensor *move_to(Tensor *t, int device) {
     if (!t || t->v.device == device) {
         return t;
     }
-    Tensor *moved = call_to(t, t->v.dtype, device);
+    Tensor *moved = copy_converted(t, -1, device);
     Py_DECREF(t);
     return moved;
 }

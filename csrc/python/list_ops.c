@@ -387,6 +387,34 @@ static PyObject *doubles_to_list(const double *values, int64_t n) {
     return list;
 }
 
+/* Neighbours of one device in a list: where the run that starts at `begin` ends. */
+static int64_t run_end(const TensorSet *s, int64_t begin) {
+    int64_t end = begin;
+    while (end < s->n && s->view[end]->device == s->view[begin]->device) {
+        end++;
+    }
+    return end;
+}
+
+static int norms_run(const TensorSet *s, int64_t begin, int64_t end, double p, double *norms, const char *what) {
+    for (int64_t i = begin; i < end; i++) {
+        if (!kernel_dtype(s->view[i]->dtype)) {
+            return fail_dtype(what, s->view[i]->dtype);
+        }
+    }
+    const Backend *backend = backend_of(s->view[begin]->device, what);
+    if (!backend) {
+        return -1;
+    }
+    if (!backend->norms) {
+        return amp_raise(AMP_NO_KERNEL, what);
+    }
+    PyThreadState *saved = release_gil(set_bytes(s));
+    Status status = backend->norms((TensorList){end - begin, s->view + begin}, p, norms + begin);
+    take_gil(saved);
+    return status == AMP_OK ? 0 : amp_raise(status, what);
+}
+
 static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_list_norms";
@@ -395,48 +423,39 @@ static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t 
     if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &p) < 0 || set_gather(&tensors, args[0], what) < 0) {
         return NULL;
     }
-    PyObject *result = NULL;
-    double *norms = NULL;
-    if (tensors.n == 0) {
-        result = PyList_New(0);
-        goto done;
-    }
-    int device = tensors.view[0]->device;
-    for (int64_t i = 0; i < tensors.n; i++) {
-        if (tensors.view[i]->device != device) {
-            fail_device(what);
-            goto done;
-        }
-        if (!kernel_dtype(tensors.view[i]->dtype)) {
-            fail_dtype(what, tensors.view[i]->dtype);
-            goto done;
-        }
-    }
-    const Backend *backend = backend_of(device, what);
-    if (!backend) {
-        goto done;
-    }
-    if (!backend->norms) {
-        amp_raise(AMP_NO_KERNEL, what);
-        goto done;
-    }
-    norms = PyMem_Calloc((size_t)tensors.n, sizeof *norms);
-    if (!norms) {
+    double small[INLINE_TENSORS];
+    double *norms = tensors.n <= INLINE_TENSORS ? small : PyMem_Calloc((size_t)tensors.n, sizeof *norms);
+    int failed = !norms;
+    if (failed) {
         PyErr_NoMemory();
-        goto done;
     }
-    PyThreadState *saved = release_gil(set_bytes(&tensors));
-    Status status = backend->norms(set_list(&tensors), p, norms);
-    take_gil(saved);
-    if (status != AMP_OK) {
-        amp_raise(status, what);
-        goto done;
+    for (int64_t begin = 0, end; begin < tensors.n && !failed; begin = end) {
+        end = run_end(&tensors, begin);
+        failed = norms_run(&tensors, begin, end, p, norms, what) < 0;
     }
-    result = doubles_to_list(norms, tensors.n);
-done:
-    PyMem_Free(norms);
+    PyObject *result = failed ? NULL : doubles_to_list(norms, tensors.n);
+    if (norms != small) {
+        PyMem_Free(norms);
+    }
     set_release(&tensors);
     return result;
+}
+
+static int scale_run(const TensorSet *s, int64_t begin, int64_t end, double factor, const char *what) {
+    const Backend *backend = backend_of(s->view[begin]->device, what);
+    if (!backend) {
+        return -1;
+    }
+    if (!backend->scale) {
+        return amp_raise(AMP_NO_KERNEL, what);
+    }
+    PyThreadState *saved = release_gil(set_bytes(s));
+    Status status = backend->scale((TensorList){end - begin, s->view + begin}, factor);
+    take_gil(saved);
+    for (int64_t i = begin; i < end; i++) {
+        tensor_bump(s->tensor[i]);
+    }
+    return status == AMP_OK ? 0 : amp_raise(status, what);
 }
 
 static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
@@ -447,32 +466,17 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &factor) < 0 || set_gather(&tensors, args[0], what) < 0) {
         return NULL;
     }
-    PyObject *result = NULL;
-    if (tensors.n == 0) {
-        result = Py_NewRef(Py_None);
-        goto done;
+    int failed = 0;
+    for (int64_t i = 0; i < tensors.n && !failed; i++) {
+        failed = !kernel_dtype(tensors.view[i]->dtype) ? fail_dtype(what, tensors.view[i]->dtype)
+                                                       : check_overlap(tensors.view[i], what);
     }
-    int device = tensors.view[0]->device;
-    const Backend *backend = backend_of(device, what);
-    if (!backend || check_written(&tensors, device, what) < 0) {
-        goto done;
+    for (int64_t begin = 0, end; begin < tensors.n && !failed; begin = end) {
+        end = run_end(&tensors, begin);
+        failed = scale_run(&tensors, begin, end, factor, what);
     }
-    if (!backend->scale) {
-        amp_raise(AMP_NO_KERNEL, what);
-        goto done;
-    }
-    PyThreadState *saved = release_gil(set_bytes(&tensors));
-    Status status = backend->scale(set_list(&tensors), factor);
-    take_gil(saved);
-    set_bump(&tensors);
-    if (status != AMP_OK) {
-        amp_raise(status, what);
-        goto done;
-    }
-    result = Py_NewRef(Py_None);
-done:
     set_release(&tensors);
-    return result;
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- optimizers ---- */
@@ -701,7 +705,8 @@ static PyMethodDef methods[] = {
     {"_amp_update_scale_", FAST(update_scale_), METH_FASTCALL,
      "(current_scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval) -> current_scale, updated in "
      "place."},
-    {"_list_norms", FAST(list_norms), METH_FASTCALL, "(tensors, p) -> list of float p-norms, formed in fp32 (fp64 for fp64)."},
+    {"_list_norms", FAST(list_norms), METH_FASTCALL,
+     "(tensors, p) -> list of float p-norms, formed in fp32 (fp64 for fp64); devices may be mixed."},
     {"_list_scale_", FAST(list_scale_), METH_FASTCALL, "(tensors, factor): multiply every tensor in place."},
     {"_sgd_", FAST(sgd_), METH_FASTCALL,
      "(params, grads, momentum_buffers or None, lr, momentum, dampening, weight_decay, nesterov, maximize, first, grad_scale)"},

@@ -578,6 +578,9 @@ Tensor *back_own(Back *b, Tensor *t) {
 Tensor *back_saved(Back *b, int slot) {
     Node *n = b->node;
     Saved *s = &n->saved[slot];
+    if (b->failed) {
+        return NULL;
+    }
     if (!s->t) {
         if (n->state & NODE_RELEASED) {
             PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
@@ -591,10 +594,12 @@ Tensor *back_saved(Back *b, int slot) {
     }
     if (s->t->st->version != s->version) {
         PyObject *text = tensor_describe(s->t);
-        PyErr_Format(PyExc_RuntimeError,
+        if (text) {
+            PyErr_Format(PyExc_RuntimeError,
                      "one of the variables needed for gradient computation has been modified by an inplace operation: a %U, which %s saved, is at version %u; "
                      "expected version %u instead. Clone it before the in-place write.",
                      text, amp_rows[n->op].name, s->t->st->version, s->version);
+        }
         Py_XDECREF(text);
         b->failed = true;
         return NULL;

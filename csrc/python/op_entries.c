@@ -23,7 +23,7 @@
 OpRow amp_rows[OP_COUNT] = {
 #define OP(id_, name_, variants_, signature_, cls, dtype, cuda, cpu, saves_, derivative_, fast_)                                                        \
     {.id = #id_, .name = name_, .signature = signature_, .variants = (variants_), .rule = RULE_##dtype, .cuda_policy = POLICY_##cuda,                   \
-     .cpu_policy = POLICY_##cpu, .saves = (saves_), .op = OP_##id_, .run = run_##cls, .derivative = derivative_, .fast = fast_ == f_none ? NULL : fast_},
+     .cpu_policy = POLICY_##cpu, .saves = (saves_), .op = OP_##id_, .run = run_##cls, .derivative = derivative_, .fast = fast_},
 #include "../core/ops.def"
 #undef OP
 };
@@ -204,6 +204,9 @@ int op_entries_init(PyObject *module) {
     };
     link_overloads();
     for (int i = 0; i < OP_COUNT; i++) {
+        if (amp_rows[i].fast == f_none) {
+            amp_rows[i].fast = NULL;
+        }
         if (args_compile(&amp_rows[i]) < 0) {
             return -1;
         }

@@ -41,7 +41,6 @@ static PyObject *inplace(OpId op, PyObject *a, PyObject *b) {
 BINARY(add, OP_add)
 BINARY(subtract, OP_sub)
 BINARY(multiply, OP_mul)
-BINARY(true_divide, OP_div)
 BINARY(floor_divide, OP_floor_divide)
 BINARY(remainder, OP_remainder)
 BINARY(matmul, OP_matmul)
@@ -63,6 +62,17 @@ INPLACE(lshift, OP_bitwise_left_shift)
 INPLACE(rshift, OP_bitwise_right_shift)
 #undef BINARY
 #undef INPLACE
+
+/* number / tensor is reciprocal, then a product: PyTorch's two steps, which decide the dtype under autocast. */
+static PyObject *nb_true_divide(PyObject *a, PyObject *b) {
+    if (tensor_check(a) || !tensor_check(b) || array_check(a) || !operand_like(a)) {
+        return binary(OP_div, a, b);
+    }
+    PyObject *inverse = (PyObject *)call_unary(OP_reciprocal, (Tensor *)b);
+    PyObject *result = inverse ? binary(OP_mul, inverse, a) : NULL;
+    Py_XDECREF(inverse);
+    return result;
+}
 
 static PyObject *nb_power(PyObject *a, PyObject *b, PyObject *modulo) {
     if (modulo != Py_None) {

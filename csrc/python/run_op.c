@@ -13,7 +13,9 @@
 enum { GIL_COST = 256 * 1024 };
 
 int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *name) {
-    (void)device;
+    if (device == AMP_META) { /* shapes without memory: nothing to compute */
+        return 0;
+    }
     if (!slot) {
         return amp_raise(AMP_NO_KERNEL, name);
     }
@@ -206,28 +208,46 @@ View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides) {
     return b;
 }
 
-/* Highest dtype of one standing: tensors with dimensions, 0-dim tensors, Python numbers. -1: nobody there. */
+/* Highest dtype of one standing: tensors with dimensions, 0-dim tensors, Python numbers. ABSENT: nobody there. */
+enum { ABSENT = -2 };
 typedef struct Standing {
     int dim, zero, wrapped;
 } Standing;
 
 static int join(int a, int b) {
-    return a < 0 ? b : b < 0 ? a : amp_promote_dtypes(a, b);
+    return a == ABSENT ? b : b == ABSENT ? a : amp_promote_dtypes(a, b);
+}
+
+/* The complex dtype with parts of a floating one. bf16 and fp8 have none. */
+static int complex_of(int dtype) {
+    switch (dtype) {
+    case AMP_FLOAT16:
+        return AMP_COMPLEX32;
+    case AMP_FLOAT32:
+        return AMP_COMPLEX64;
+    case AMP_FLOAT64:
+        return AMP_COMPLEX128;
+    default:
+        return -1;
+    }
 }
 
 /* `low` counts only if its category is higher: then it decides, but a complex number takes its width from a real tensor. */
 static int join_standing(int high, int low) {
-    if (high < 0 || low < 0) {
-        return high < 0 ? low : high;
+    if (high == ABSENT || low < 0) {
+        return high == ABSENT || low != ABSENT ? low : high;
     }
     if (amp_dtype_info[low].category <= amp_dtype_info[high].category) {
         return high;
+    }
+    if (amp_is_floating(high)) {
+        return complex_of(high);
     }
     return high == AMP_BOOL || amp_is_floating(low) || amp_is_complex(low) ? amp_promote_dtypes(high, low) : high;
 }
 
 int promote_tensors(int n, Tensor *const *t) {
-    Standing s = {-1, -1, -1};
+    Standing s = {ABSENT, ABSENT, ABSENT};
     for (int i = 0; i < n; i++) {
         int dtype = t[i]->v.dtype;
         if (t[i]->flags & TENSOR_WRAPPED) {
@@ -239,7 +259,11 @@ int promote_tensors(int n, Tensor *const *t) {
             s.dim = join(s.dim, dtype);
         }
     }
-    return join_standing(s.dim, join_standing(s.zero, s.wrapped));
+    int dtype = join_standing(s.dim, join_standing(s.zero, s.wrapped));
+    if (dtype < 0) {
+        PyErr_SetString(PyExc_NotImplementedError, "there is no complex dtype with bfloat16 parts: cast the bfloat16 tensor to float32 first");
+    }
+    return dtype;
 }
 
 /* ---- copies below the graph ---- */

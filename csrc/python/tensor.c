@@ -275,6 +275,9 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
     if (wrapped) {
         t->flags |= TENSOR_WRAPPED;
     }
+    if (device == AMP_META) {
+        return t;
+    }
     Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {number}};
     switch (t->v.dtype) { /* the usual four without a trip through the backend */
     case AMP_FLOAT64:

@@ -60,6 +60,9 @@ static PyObject *dtype_repr(PyObject *self) { return PyUnicode_FromFormat("ampna
 /* The hash is that of the NumPy dtype, so that a dict keyed by one finds the other. */
 static Py_hash_t dtype_hash(PyObject *self) {
     DTypeObject *d = (DTypeObject *)self;
+    if (!*dtype_info(self)->numpy) {
+        return d->id + 1;
+    }
     if (d->hash == -1) {
         PyObject *numpy = array_dtype_of(d->id);
         if (!numpy) {
@@ -126,13 +129,15 @@ static PyObject *dtype_get_numpy(PyObject *self, void *closure) {
 static PyObject *dtype_to_complex(PyObject *self, PyObject *noargs) {
     (void)noargs;
     switch (dtype_id(self)) {
+    case AMP_FLOAT16:
+    case AMP_COMPLEX32: return dtype_object(AMP_COMPLEX32);
     case AMP_FLOAT32:
     case AMP_COMPLEX64: return dtype_object(AMP_COMPLEX64);
     case AMP_FLOAT64:
     case AMP_COMPLEX128: return dtype_object(AMP_COMPLEX128);
     default: break;
     }
-    PyErr_Format(PyExc_RuntimeError, "Unknown Complex ScalarType for %s: only float32 and float64 have a complex counterpart",
+    PyErr_Format(PyExc_RuntimeError, "Unknown Complex ScalarType for %s: only float16, float32 and float64 have a complex counterpart",
                  dtype_info(self)->name);
     return NULL;
 }
@@ -140,7 +145,7 @@ static PyObject *dtype_to_complex(PyObject *self, PyObject *noargs) {
 static PyObject *dtype_to_real(PyObject *self, PyObject *noargs) {
     (void)noargs;
     int id = dtype_id(self);
-    return dtype_object(id == AMP_COMPLEX64 ? AMP_FLOAT32 : id == AMP_COMPLEX128 ? AMP_FLOAT64 : id);
+    return dtype_object(id == AMP_COMPLEX32 ? AMP_FLOAT16 : id == AMP_COMPLEX64 ? AMP_FLOAT32 : id == AMP_COMPLEX128 ? AMP_FLOAT64 : id);
 }
 
 /* A string makes pickle store a global name and lets copy() return the object itself. */

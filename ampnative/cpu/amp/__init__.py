@@ -3,4 +3,4 @@
 from .autocast_mode import autocast
 from .grad_scaler import GradScaler
 
-__all__ = ["autocast", "GradScaler"]
+__all__ = ["GradScaler", "autocast"]

@@ -3,4 +3,4 @@
 from .autocast_mode import autocast, custom_bwd, custom_fwd
 from .grad_scaler import GradScaler
 
-__all__ = ["autocast", "custom_bwd", "custom_fwd", "GradScaler"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

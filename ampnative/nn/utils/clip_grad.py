@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import types
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ import numpy as np
 from ... import _C
 from ..._C import Tensor
 from ...autograd.grad_mode import no_grad
+
+_float32, _float64 = _C.float32, _C.float64
 
 
 def _as_tensor(value: Any) -> Tensor:
@@ -46,50 +47,51 @@ def _gradients(parameters: list[Any]) -> list[Tensor]:
     return [_as_tensor(p.grad) for p in parameters if p.grad is not None]
 
 
-def _by_device(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
-    groups: dict[Any, list[Tensor]] = {}
-    for t in tensors:
-        groups.setdefault(t.device.type, []).append(t)
-    return list(groups.values())
-
-
-def _norm_of_norms(norms: np.ndarray, p: float) -> float:
-    """p-norm of non-negative float64 numbers, scaled so that powers neither overflow nor vanish."""
-    if p == math.inf:
-        return float(norms.max())
-    if p == -math.inf:
-        return float(norms.min())
+def _norm_of_norms(norms: list[float], p: float) -> float:
+    """p-norm of non-negative numbers, scaled so that powers neither overflow nor vanish. NaN wins over infinity."""
     if p == 0:
-        return float(np.count_nonzero(norms))
-    if not np.isfinite(norms).all() or (p < 0 and (norms == 0).any()):
-        scale = 1.0
-    else:
-        scale = float(norms.max() if p > 0 else norms.min()) or 1.0
-    with np.errstate(all="ignore"):
-        return float(np.power(np.power(norms / scale, p).sum(), 1.0 / p) * scale)
+        return float(sum(n != 0 for n in norms))
+    if any(n != n for n in norms):
+        return math.nan
+    if p == 2:
+        return math.hypot(*norms)
+    if p == math.inf:
+        return max(norms)
+    if p == -math.inf:
+        return min(norms)
+    scale = max(norms) if p > 0 else min(norms)
+    if scale == 0 or math.isinf(scale):
+        return scale
+    try:
+        return math.fsum((n / scale) ** p for n in norms) ** (1.0 / p) * scale
+    except OverflowError:
+        return math.inf
+
+
+_FP32_END = float.fromhex("0x1.ffffffp127")  # from here on a number rounds to inf in fp32
 
 
 def _total_norm(tensors: list[Tensor], p: float) -> tuple[float, Any]:
-    """(norm of all elements, dtype of the tensor that tells it)."""
-    norms: list[float] = []
+    """(norm of all elements, dtype of the tensor that tells it); fp32 range unless a gradient is fp64."""
+    norms = _C._list_norms(tensors, p)
     dtypes = {t.dtype for t in tensors}
-    for group in _by_device(tensors):
-        values = _C._list_norms(group, p)
-        norms += [v if t.dtype == _C.float64 else _to_float32(v) for t, v in zip(group, values)]
-    total = _norm_of_norms(np.array(norms, dtype=np.float64), p)
-    if _C.float64 in dtypes:
-        return total, _C.float64
-    return _to_float32(total), dtypes.pop() if len(dtypes) == 1 else _C.float32
+    if _float64 in dtypes:
+        norms = [n if t.dtype == _float64 or n < _FP32_END else _narrow(n) for t, n in zip(tensors, norms)]
+        return _norm_of_norms(norms, p), _float64
+    total = _norm_of_norms([n if n < _FP32_END else _narrow(n) for n in norms], p)
+    dtype = dtypes.pop() if len(dtypes) == 1 else _float32
+    return total if total < _FP32_END else _narrow(total), dtype
 
 
-def _to_float32(value: float) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
+def _narrow(norm: float) -> float:
+    """What fp32 makes of a number that is not below _FP32_END."""
+    return norm if norm != norm else math.inf
 
 
 def _tensor_of(value: float, dtype: Any, device: Any) -> Tensor:
-    wide = _C.tensor(value, dtype=_C.float64 if dtype == _C.float64 else _C.float32)
-    return wide.to(device, dtype)
+    if dtype == _float32 or dtype == _float64:
+        return _C.tensor(value, dtype=dtype, device=device)
+    return _C.tensor(value, dtype=_float32, device=device).to(dtype)
 
 
 def _check_finite(total: float, p: float, error_if_nonfinite: bool) -> None:
@@ -105,8 +107,7 @@ def _scale_by_norm(gradients: list[Tensor], max_norm: float, total: float) -> No
     coefficient = max_norm / divisor if divisor != 0 else math.copysign(math.inf, max_norm)
     if coefficient > 1.0:
         coefficient = 1.0
-    for group in _by_device(gradients):
-        _C._list_scale_(group, coefficient)
+    _C._list_scale_(gradients, coefficient)
 
 
 def get_total_norm(

@@ -32,13 +32,15 @@ Tensor *op2(Back *b, OpId op, Tensor *x, Tensor *y) {
     return x && y && !b->failed ? back_own(b, call_binary(op, x, y)) : NULL;
 }
 
-/* A number in double that takes part in promotion by its category only. */
-static Tensor *wrapped(Back *b, double number) {
-    return b->failed ? NULL : back_own(b, tensor_from_number(number_float(number), AMP_FLOAT64, AMP_CPU, true));
+/* A number to meet x, which takes part in promotion by its category only: an integer for integer tensors, where it can be one. */
+static Tensor *wrapped(Back *b, const Tensor *x, double number) {
+    bool whole = amp_is_integral(x->v.dtype) && number == (double)(int64_t)number;
+    Number n = whole ? number_int((int64_t)number) : number_float(number);
+    return b->failed ? NULL : back_own(b, tensor_from_number(n, whole ? AMP_INT64 : AMP_FLOAT64, AMP_CPU, true));
 }
 
 Tensor *op1k(Back *b, OpId op, Tensor *x, double number) {
-    return x ? op2(b, op, x, wrapped(b, number)) : NULL;
+    return x ? op2(b, op, x, wrapped(b, x, number)) : NULL;
 }
 
 Tensor *op_int(Back *b, OpId op, Tensor *x, int64_t i) {
@@ -66,7 +68,7 @@ Tensor *fill_where(Back *b, Tensor *x, Tensor *mask, double value) {
     if (!x || !mask) {
         return NULL;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(x), arg_tensor(mask), arg_tensor(wrapped(b, value))};
+    Arg arg[MAX_ARGS] = {arg_tensor(x), arg_tensor(mask), arg_tensor(wrapped(b, x, value))};
     return op_args(b, OP_masked_fill, arg);
 }
 

@@ -1,0 +1,28 @@
+"""The default generator's seed and state."""
+
+from __future__ import annotations
+
+from . import _C
+from ._C import Tensor, default_generator, manual_seed
+
+__all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+
+def seed() -> int:
+    """Seeds the default generator from the system's entropy and returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that the default generator was given last."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default generator's state, a uint8 tensor that :func:`set_rng_state` takes back."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: _C.Tensor) -> None:
+    """Restores a state from :func:`get_rng_state`. TypeError or RuntimeError for anything else."""
+    default_generator.set_state(new_state)
