@@ -173,8 +173,11 @@ def is_storage(obj: Any) -> bool:
     return False
 
 
-def _deprecated(name: str, replacement: str, function: Any) -> Any:
+def _deprecated(name: str, replacement: str, function: Any, *kinds: type) -> Any:
     def wrapper(*args: Any) -> Any:
+        for arg, kind in zip(args, kinds, strict=False):
+            if not isinstance(arg, kind):
+                raise TypeError(f"{name}(): argument must be {kind.__name__}, not {type(arg).__name__}")
         warnings.warn(f"torch.{name}() is deprecated. Please use torch.{replacement} instead.", DeprecationWarning, stacklevel=2)
         return function(*args)
 
@@ -190,11 +193,11 @@ def _deprecated_autocast() -> None:
     for suffix, device in (("cpu", "cpu"), ("ipu", "ipu"), ("xla", "xla")):
         _deprecated(f"is_autocast_{suffix}_enabled", f"is_autocast_enabled('{device}')", lambda d=device: _C.is_autocast_enabled(d))
         _deprecated(f"set_autocast_{suffix}_enabled", f"set_autocast_enabled('{device}', enabled)",
-                    lambda on, d=device: _C.set_autocast_enabled(d, on))  # fmt: skip
+                    lambda on, d=device: _C.set_autocast_enabled(d, on), bool)  # fmt: skip
     for suffix, device in (("cpu", "cpu"), ("gpu", "cuda"), ("ipu", "ipu"), ("xla", "xla")):
         _deprecated(f"get_autocast_{suffix}_dtype", f"get_autocast_dtype('{device}')", lambda d=device: _C.get_autocast_dtype(d))
         _deprecated(f"set_autocast_{suffix}_dtype", f"set_autocast_dtype('{device}', dtype)",
-                    lambda dtype, d=device: _C.set_autocast_dtype(d, dtype))  # fmt: skip
+                    lambda dtype, d=device: _C.set_autocast_dtype(d, dtype), _C.dtype)  # fmt: skip
 
 
 _deprecated_autocast()

@@ -49,7 +49,7 @@ def test_names_move_between_kinds():
     net.scale = None
     assert net.scale is None and net._parameters == {"scale": None}
     net.scale = nn.Parameter(torch.zeros(3))
-    assert [n for n, _ in net.named_parameters()][0] == "scale"
+    assert next(n for n, _ in net.named_parameters()) == "scale"
     net.seen = nn.Parameter(torch.zeros(2))
     assert "seen" not in net._buffers and "seen" in net._parameters
     net.fc = nn.Identity()

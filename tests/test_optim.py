@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -259,6 +260,21 @@ def test_loading_casts_state_to_the_parameter():
         optim.Adam([{"params": [parameter()]}, {"params": [parameter()]}]).load_state_dict(optimizer.state_dict())
     with pytest.raises(ValueError, match="doesn't match the size"):
         optim.Adam([parameter(), parameter()]).load_state_dict(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_copies_step_on_their_own(copier):
+    p, optimizer = run(lambda ps: optim.Adam(ps, lr=0.1, fused=True), steps=2)
+    twin = copier(optimizer)
+    q = twin.param_groups[0]["params"][0]
+    assert q is not p and twin.state[q]["exp_avg"].tolist() == optimizer.state[p]["exp_avg"].tolist()
+    assert twin._step_supports_amp_scaling is True
+    q.grad = torch.tensor(GRADIENTS[2], dtype=torch.float64)
+    twin.step()
+    p.grad = torch.tensor(GRADIENTS[2], dtype=torch.float64)
+    assert p.tolist() != q.tolist()
+    optimizer.step()
+    assert p.tolist() == q.tolist()
 
 
 def test_state_keys_and_repr():

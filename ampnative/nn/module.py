@@ -6,15 +6,14 @@ well, so reading ``self.weight`` costs what any attribute costs.
 
 from __future__ import annotations
 
-import itertools
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .. import _C
 from .._C import Tensor
+from ..utils.hooks import RemovableHandle
 from . import registry as _registry  # noqa: F401 - gives the C half its dict type
 from .parameter import Parameter
 
@@ -32,27 +31,6 @@ class _IncompatibleKeys(NamedTuple):
         return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
 
     __str__ = __repr__
-
-
-class RemovableHandle:
-    """What registering a hook returns; ``remove()`` (or leaving it as a context manager) takes the hook off again."""
-
-    _next_id = itertools.count()
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self.id = next(self._next_id)
-        self._hooks = weakref.ref(hooks)
-
-    def remove(self) -> None:
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 class _Hook(NamedTuple):

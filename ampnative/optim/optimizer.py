@@ -12,7 +12,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..autograd.grad_mode import enable_grad
-from ..nn.module import RemovableHandle
+from ..utils.hooks import RemovableHandle
 
 
 class _Required:

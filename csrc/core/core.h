@@ -43,6 +43,9 @@ static inline bool amp_is_16bit(int dtype) { return dtype == AMP_FLOAT16 || dtyp
 
 /* PyTorch's promotion of two dtypes of equal standing (no 0-dim or scalar rule), contract: golden/promotion.json. */
 int amp_promote_dtypes(int a, int b);
+/* The complex format whose parts are of a floating format (fp8: as float32), and the format of a complex one's parts (others: itself). */
+int amp_complex_of(int dtype);
+int amp_real_of(int dtype);
 
 enum { AMP_MAX_DIMS = 64, AMP_INLINE_DIMS = 6 };
 

@@ -59,9 +59,9 @@ BOTH(sin) BOTH(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(c
 WIDE(exp) WIDE(exp2) WIDE(expm1) WIDE(log) WIDE(log2) WIDE(log10) WIDE(log1p) WIDE(erf) WIDE(erfc) WIDE(tanh)
 #undef BOTH
 #undef WIDE
+AMP_FN double amp_f64_erfinv(double x) { return amp_erfinv(x); }
 /* clang-format on */
 
-AMP_FN double amp_f64_erfinv(double x) { return amp_erfinv(x); }
 AMP_FN double amp_f64_round_to_tf32(double x) { return x; }
 AMP_FN float amp_f32_round_to_tf32(float x) { return amp_round_tf32(x); }
 AMP_FN double amp_f64_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }

@@ -69,6 +69,12 @@ static void c32_c128(const char *src, char *dst, int64_t n) {
     F64 *d = (F64 *)(void *)dst;
     for (int64_t i = 0; i < 2 * n; i++) d[i] = (double)amp_f16_to_f32(s[i]);
 }
+static void bc32_c128(const char *src, char *dst, int64_t n) {
+    const U16 *s = (const U16 *)(const void *)src;
+    F64 *d = (F64 *)(void *)dst;
+    for (int64_t i = 0; i < 2 * n; i++) d[i] = (double)amp_bf16_to_f32(s[i]);
+}
+static void c128_bc32(const char *src, char *dst, int64_t n) { f64_bf16(src, dst, 2 * n); }
 static void c128_c32(const char *src, char *dst, int64_t n) { f64_f16(src, dst, 2 * n); }
 static void f64_c128(const char *src, char *dst, int64_t n) {
     const F64 *s = (const F64 *)(const void *)src;
@@ -100,9 +106,10 @@ static const CastFn direct[AMP_DTYPE_COUNT][AMP_DTYPE_COUNT] = {
     [AMP_INT8] = {[AMP_INT64] = i8_i64},
     [AMP_INT16] = {[AMP_INT64] = i16_i64},
     [AMP_INT32] = {[AMP_INT64] = i32_i64},
+    [AMP_BCOMPLEX32] = {[AMP_COMPLEX128] = bc32_c128},
     [AMP_COMPLEX32] = {[AMP_COMPLEX128] = c32_c128},
     [AMP_COMPLEX64] = {[AMP_COMPLEX128] = c64_c128},
-    [AMP_COMPLEX128] = {[AMP_COMPLEX32] = c128_c32, [AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
+    [AMP_COMPLEX128] = {[AMP_BCOMPLEX32] = c128_bc32, [AMP_COMPLEX32] = c128_c32, [AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
 };
 /* clang-format on */
 
@@ -116,7 +123,7 @@ static int waypoint(int src, int dst) {
     int hub = amp_compute_dtype(src);
     if (hub != src) return hub;
     if (hub == AMP_COMPLEX128) return AMP_FLOAT64; /* to a real format: drop the imaginary part */
-    return (dst == AMP_COMPLEX64 || dst == AMP_COMPLEX32) && src == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_FLOAT64; /* to complex */
+    return amp_is_complex(dst) && src == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_FLOAT64; /* to complex */
 }
 
 /* Dense to dense. Longer ways go strip by strip through at most three buffers. */

@@ -29,7 +29,7 @@ typedef struct Product {
 Status amp_gemm(const Call *call);
 Status amp_gemm_reference(const Call *call);
 
-/* AMP_BAD_DTYPE for bool. */
+/* AMP_BAD_DTYPE for bool and complex formats of 16-bit parts. */
 Status gemm_describe(const Call *call, Product *p);
 Status gemm_by_loops(const Product *p);
 

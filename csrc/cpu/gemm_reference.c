@@ -16,7 +16,7 @@ static Matrix matrix_of(const View *v) {
 
 Status gemm_describe(const Call *call, Product *p) {
     const View *a = call->in[0], *b = call->in[1], *c = call->out[0], *d = call->nin > 2 ? call->in[2] : NULL;
-    if (a->dtype == AMP_BOOL) return AMP_BAD_DTYPE;
+    if (a->dtype == AMP_BOOL || a->dtype == AMP_COMPLEX32 || a->dtype == AMP_BCOMPLEX32) return AMP_BAD_DTYPE;
     *p = (Product){
         .batches = c->ndim == 3 ? c->shape[0] : 1,
         .m = a->shape[a->ndim - 2],

@@ -19,7 +19,7 @@ static const int type_number[AMP_DTYPE_COUNT] = {
     [AMP_INT16] = NPY_INT16,         [AMP_INT32] = NPY_INT32,          [AMP_INT64] = NPY_INT64,
     [AMP_FLOAT8_E5M2] = -1,          [AMP_FLOAT8_E4M3FN] = -1,         [AMP_FLOAT16] = NPY_FLOAT16,
     [AMP_BFLOAT16] = -1,             [AMP_FLOAT32] = NPY_FLOAT32,      [AMP_FLOAT64] = NPY_FLOAT64,
-    [AMP_COMPLEX32] = -1,            [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
+    [AMP_BCOMPLEX32] = -1,           [AMP_COMPLEX32] = -1,            [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
 };
 
 int array_init(PyObject *module) {

@@ -313,6 +313,15 @@ static PyObject *set_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_
     Py_RETURN_NONE;
 }
 
+static PyObject *is_any_enabled(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
+    for (int device = 0; device < AUTOCAST_DEVICE_COUNT; device++) {
+        if (amp_autocast_enabled((AutocastDevice)device)) {
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
 static PyObject *is_cache_enabled(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
     return PyBool_FromLong(amp_autocast_cache_enabled());
 }
@@ -672,6 +681,7 @@ int autocast_init(PyObject *module) {
         {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL, "set_autocast_enabled(device_type, enabled)\n\nSwitches autocast in this thread without a region."},
         {"get_autocast_dtype", get_dtype, METH_O, "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
         {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL, "set_autocast_dtype(device_type, dtype)\n\nSets that dtype; any dtype is accepted."},
+        {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS, "Whether autocast is on for any device type."},
         {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, "is_autocast_cache_enabled()\n--\n\nWhether weight casts are kept."},
         {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "set_autocast_cache_enabled(enabled, /)\n--\n\nSwitches the keeping of weight casts in this thread."},
         {"autocast_increment_nesting", increment, METH_NOARGS, "autocast_increment_nesting()\n--\n\nRaises this thread's depth of regions and returns it."},

@@ -52,7 +52,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         break;
     }
     if (c->row->op == OP_abs && amp_is_complex(dtype)) {
-        *out = dtype == AMP_COMPLEX32 ? AMP_FLOAT16 : dtype == AMP_COMPLEX64 ? AMP_FLOAT32 : AMP_FLOAT64;
+        *out = amp_real_of(dtype);
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
@@ -184,7 +184,7 @@ static int binary_dtype_checks(const OpCall *c, int common) {
                                                    "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");
         return -1;
     }
-    bool half_complex = common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow), logical_floor = common == AMP_BOOL && (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
+    bool half_complex = (common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow)) || (common == AMP_BCOMPLEX32 && c->row->rule != RULE_BOOL && !c->out), logical_floor = common == AMP_BOOL && (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
     if (half_complex || logical_floor) {
         PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': cast one operand to %s first", c->row->name, amp_dtype_info[common].name,
                      half_complex ? "complex64" : "int64");
@@ -208,7 +208,7 @@ static int binary_dtype_checks(const OpCall *c, int common) {
 int run_BINARY(OpCall *c) {
     Tensor *t[2] = {c->arg[0].t, c->arg[1].t};
     int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype : promote_tensors(2, t);
-    if (common < 0 || binary_dtype_checks(c, common) < 0) {
+    if (binary_dtype_checks(c, common) < 0) {
         return -1;
     }
     int out = common;
@@ -251,9 +251,7 @@ int run_TERNARY(OpCall *c) {
             return -1;
         }
         int common = promote_tensors(2, t + 1);
-        if (common < 0) {
-            return -1;
-        }
+        
         Tensor *wide[3] = {t[0], NULL, NULL};
         int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
         wide[1] = raw_cast(t[1], common);
@@ -266,9 +264,7 @@ int run_TERNARY(OpCall *c) {
         return failed;
     }
     int common = promote_tensors(3, t);
-    if (common < 0) {
-        return -1;
-    }
+    
     if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
         common = amp_state.default_dtype;
     }

@@ -102,7 +102,7 @@ static PyObject *finfo_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs) 
         return NULL;
     }
     if (amp_is_complex(id)) {
-        id = id == AMP_COMPLEX32 ? AMP_FLOAT16 : id == AMP_COMPLEX64 ? AMP_FLOAT32 : AMP_FLOAT64;
+        id = amp_real_of(id);
     }
     if (!amp_is_floating(id)) {
         PyErr_Format(PyExc_TypeError, "finfo() requires a floating point input type, got %s. Use iinfo for integers", amp_dtype_info[id].name);

@@ -35,6 +35,7 @@ PyObject *element_get(const char *p, int dtype) {
     case AMP_BFLOAT16: return PyFloat_FromDouble((double)amp_bf16_to_f32(e.u16));
     case AMP_FLOAT32: return PyFloat_FromDouble((double)e.f32[0]);
     case AMP_FLOAT64: return PyFloat_FromDouble(e.f64[0]);
+    case AMP_BCOMPLEX32: return PyComplex_FromDoubles((double)amp_bf16_to_f32(e.half[0]), (double)amp_bf16_to_f32(e.half[1]));
     case AMP_COMPLEX32: return PyComplex_FromDoubles((double)amp_f16_to_f32(e.half[0]), (double)amp_f16_to_f32(e.half[1]));
     case AMP_COMPLEX64: return PyComplex_FromDoubles((double)e.f32[0], (double)e.f32[1]);
     case AMP_COMPLEX128: return PyComplex_FromDoubles(e.f64[0], e.f64[1]);
@@ -126,7 +127,10 @@ static int complex_set(char *p, int dtype, PyObject *value) {
     if (c.real == -1.0 && PyErr_Occurred()) {
         return -1;
     }
-    if (dtype == AMP_COMPLEX32) {
+    if (dtype == AMP_BCOMPLEX32) {
+        uint16_t parts[2] = {amp_f64_to_bf16(c.real), amp_f64_to_bf16(c.imag)};
+        memcpy(p, parts, sizeof parts);
+    } else if (dtype == AMP_COMPLEX32) {
         uint16_t parts[2] = {amp_f64_to_f16(c.real), amp_f64_to_f16(c.imag)};
         memcpy(p, parts, sizeof parts);
     } else if (dtype == AMP_COMPLEX64) {

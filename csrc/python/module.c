@@ -72,8 +72,7 @@ static PyObject *result_type(PyObject *Py_UNUSED(self), PyObject *args) {
     }
     Tensor *t[2] = {operand(a), NULL};
     t[1] = t[0] ? operand(b) : NULL;
-    int dtype = t[1] ? promote_tensors(2, t) : -1;
-    PyObject *result = dtype < 0 ? NULL : dtype_object(dtype);
+    PyObject *result = t[1] ? dtype_object(promote_tensors(2, t)) : NULL;
     Py_XDECREF(t[0]);
     Py_XDECREF(t[1]);
     return result;

@@ -340,6 +340,10 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
             continue;
         }
         Tensor *t = i == 0 && call->original ? call->original : in[i];
+        if (t->flags & TENSOR_INFERENCE) {
+            PyErr_SetString(PyExc_RuntimeError, "Inference tensors cannot be saved for backward. Make a clone() outside inference mode and use that");
+            return -1;
+        }
         n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version};
     }
     for (int i = 0; i < 2 && i < call->nresult; i++) {

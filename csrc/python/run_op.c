@@ -209,7 +209,7 @@ View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides) {
 }
 
 /* Highest dtype of one standing: tensors with dimensions, 0-dim tensors, Python numbers. ABSENT: nobody there. */
-enum { ABSENT = -2 };
+enum { ABSENT = -1 };
 typedef struct Standing {
     int dim, zero, wrapped;
 } Standing;
@@ -218,30 +218,16 @@ static int join(int a, int b) {
     return a == ABSENT ? b : b == ABSENT ? a : amp_promote_dtypes(a, b);
 }
 
-/* The complex dtype with parts of a floating one. bf16 and fp8 have none. */
-static int complex_of(int dtype) {
-    switch (dtype) {
-    case AMP_FLOAT16:
-        return AMP_COMPLEX32;
-    case AMP_FLOAT32:
-        return AMP_COMPLEX64;
-    case AMP_FLOAT64:
-        return AMP_COMPLEX128;
-    default:
-        return -1;
-    }
-}
-
 /* `low` counts only if its category is higher: then it decides, but a complex number takes its width from a real tensor. */
 static int join_standing(int high, int low) {
-    if (high == ABSENT || low < 0) {
-        return high == ABSENT || low != ABSENT ? low : high;
+    if (high == ABSENT || low == ABSENT) {
+        return high == ABSENT ? low : high;
     }
     if (amp_dtype_info[low].category <= amp_dtype_info[high].category) {
         return high;
     }
     if (amp_is_floating(high)) {
-        return complex_of(high);
+        return amp_complex_of(high);
     }
     return high == AMP_BOOL || amp_is_floating(low) || amp_is_complex(low) ? amp_promote_dtypes(high, low) : high;
 }
@@ -259,11 +245,7 @@ int promote_tensors(int n, Tensor *const *t) {
             s.dim = join(s.dim, dtype);
         }
     }
-    int dtype = join_standing(s.dim, join_standing(s.zero, s.wrapped));
-    if (dtype < 0) {
-        PyErr_SetString(PyExc_NotImplementedError, "there is no complex dtype with bfloat16 parts: cast the bfloat16 tensor to float32 first");
-    }
-    return dtype;
+    return join_standing(s.dim, join_standing(s.zero, s.wrapped));
 }
 
 /* ---- copies below the graph ---- */

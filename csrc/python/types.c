@@ -129,6 +129,8 @@ static PyObject *dtype_get_numpy(PyObject *self, void *closure) {
 static PyObject *dtype_to_complex(PyObject *self, PyObject *noargs) {
     (void)noargs;
     switch (dtype_id(self)) {
+    case AMP_BFLOAT16:
+    case AMP_BCOMPLEX32: return dtype_object(AMP_BCOMPLEX32);
     case AMP_FLOAT16:
     case AMP_COMPLEX32: return dtype_object(AMP_COMPLEX32);
     case AMP_FLOAT32:
@@ -145,7 +147,7 @@ static PyObject *dtype_to_complex(PyObject *self, PyObject *noargs) {
 static PyObject *dtype_to_real(PyObject *self, PyObject *noargs) {
     (void)noargs;
     int id = dtype_id(self);
-    return dtype_object(id == AMP_COMPLEX32 ? AMP_FLOAT16 : id == AMP_COMPLEX64 ? AMP_FLOAT32 : id == AMP_COMPLEX128 ? AMP_FLOAT64 : id);
+    return dtype_object(amp_real_of(id));
 }
 
 /* A string makes pickle store a global name and lets copy() return the object itself. */

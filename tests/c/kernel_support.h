@@ -79,11 +79,6 @@ static double get(const Array *a, int64_t i) {
     amp_convert(a->v.dtype, element(a, i), 0, AMP_FLOAT64, (char *)v, 0, 1);
     return v[0];
 }
-static int64_t get_int(const Array *a, int64_t i) {
-    int64_t v;
-    amp_convert(a->v.dtype, element(a, i), 0, AMP_INT64, (char *)&v, 0, 1);
-    return v;
-}
 static void set(Array *a, int64_t i, double x) { amp_convert(AMP_FLOAT64, (char *)&x, 0, a->v.dtype, element(a, i), 0, 1); }
 static void fill_uniform(Array *a, double low, double high) {
     for (int64_t i = 0; i < a->v.numel; i++) set(a, i, uniform(low, high));

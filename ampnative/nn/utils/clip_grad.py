@@ -51,7 +51,7 @@ def _norm_of_norms(norms: list[float], p: float) -> float:
     """p-norm of non-negative numbers, scaled so that powers neither overflow nor vanish. NaN wins over infinity."""
     if p == 0:
         return float(sum(n != 0 for n in norms))
-    if any(n != n for n in norms):
+    if any(map(math.isnan, norms)):
         return math.nan
     if p == 2:
         return math.hypot(*norms)
@@ -85,7 +85,7 @@ def _total_norm(tensors: list[Tensor], p: float) -> tuple[float, Any]:
 
 def _narrow(norm: float) -> float:
     """What fp32 makes of a number that is not below _FP32_END."""
-    return norm if norm != norm else math.inf
+    return norm if math.isnan(norm) else math.inf
 
 
 def _tensor_of(value: float, dtype: Any, device: Any) -> Tensor:
@@ -105,7 +105,7 @@ def _check_finite(total: float, p: float, error_if_nonfinite: bool) -> None:
 def _scale_by_norm(gradients: list[Tensor], max_norm: float, total: float) -> None:
     divisor = total + 1e-6
     coefficient = max_norm / divisor if divisor != 0 else math.copysign(math.inf, max_norm)
-    if coefficient > 1.0:
+    if coefficient > 1.0:  # NaN stays
         coefficient = 1.0
     _C._list_scale_(gradients, coefficient)
 
