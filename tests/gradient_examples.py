@@ -7,7 +7,8 @@ slopes differ; those are tested by name in test_autograd.py.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from golden_tools import torch
@@ -140,9 +141,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "frac": unary(torch.frac),
     "sign": unary(torch.sign),
     "nan_to_num": unary(torch.nan_to_num),
-    "clamp": unary(lambda x: torch.clamp(x, -0.9, 1.1))
-    + unary(lambda x: x.clamp(min=0.0))
-    + unary(lambda x: x.clamp(max=0.5)),
+    "clamp": unary(lambda x: torch.clamp(x, -0.9, 1.1)) + unary(lambda x: x.clamp(min=0.0)) + unary(lambda x: x.clamp(max=0.5)),
     "relu": unary(torch.relu),
     "relu_nn": unary(lambda x: F.relu(x)) + unary(lambda x: F.relu(x * 1.0, inplace=True)),
     "gelu": unary(F.gelu) + unary(lambda x: F.gelu(x, approximate="tanh")),
@@ -154,9 +153,9 @@ EXAMPLES: dict[str, list[Example]] = {
     # pointwise, two inputs
     "add": binary(torch.add) + binary(lambda x, y: torch.add(x, y, alpha=-3)),
     "sub": binary(torch.sub) + binary(lambda x, y: torch.sub(x, y, alpha=2.5)),
-    "rsub": binary(lambda x, y: torch.rsub(x, y, alpha=2)) + [Example(lambda x: 1.5 - x, (X23,))],
-    "mul": binary(torch.mul) + [Example(lambda x: x * x, (X23,))],
-    "div": binary(torch.div, 0.3, 2.0) + [Example(lambda x: 1.5 / x, (spaced(2, 3, low=0.3, high=2.0),))],
+    "rsub": [*binary(lambda x, y: torch.rsub(x, y, alpha=2)), Example(lambda x: 1.5 - x, (X23,))],
+    "mul": [*binary(torch.mul), Example(lambda x: x * x, (X23,))],
+    "div": [*binary(torch.div, 0.3, 2.0), Example(lambda x: 1.5 / x, (spaced(2, 3, low=0.3, high=2.0),))],
     "div_mode": binary(lambda x, y: torch.div(x, y, rounding_mode=None), 0.3, 2.0)
     + binary(lambda x, y: torch.div(x, y, rounding_mode="floor"), 0.3, 2.0),
     "div_trunc": binary(lambda x, y: torch.div(x, y, rounding_mode="trunc"), 0.3, 2.0),
@@ -201,8 +200,12 @@ EXAMPLES: dict[str, list[Example]] = {
     "sum_dim": dim_reductions(torch.sum),
     "mean": reductions(torch.mean),
     "mean_dim": dim_reductions(torch.mean),
-    "prod": reductions(torch.prod)
-    + [Example(torch.prod, (ZEROS,)), Example(torch.prod, (ZEROS[2],)), Example(torch.prod, (ZEROS[0],))],
+    "prod": [
+        *reductions(torch.prod),
+        Example(torch.prod, (ZEROS,)),
+        Example(torch.prod, (ZEROS[2],)),
+        Example(torch.prod, (ZEROS[0],)),
+    ],
     "prod_dim": [
         Example(lambda x, d=d, k=k: torch.prod(x, d, keepdim=k), (v,))
         for d in (0, 1)
@@ -257,9 +260,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 4, seed=3), A23, B34)),
         Example(torch.addmm, (spaced(4, seed=3), A23, B34)),
     ],
-    "baddbmm": [
-        Example(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 2, 2, seed=3), A223, B232))
-    ],
+    "baddbmm": [Example(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=2.0), (spaced(2, 2, 2, seed=3), A223, B232))],
     "addmv": [Example(lambda c, a, b: torch.addmv(c, a, b, beta=0.5, alpha=2.0), (spaced(2, seed=3), A23, V3))],
     "outer": [Example(torch.outer, (V3, spaced(2, seed=1)))],
     "matmul": [
@@ -292,15 +293,15 @@ EXAMPLES: dict[str, list[Example]] = {
         )
         for r, s in (("mean", 0.0), ("sum", 0.1), ("none", 0.2))
     ],
-    "bce": loss(lambda x, t, reduction: F.binary_cross_entropy(x, t, reduction=reduction), 0.1, 0.9)
-    + [
+    "bce": [
+        *loss(lambda x, t, reduction: F.binary_cross_entropy(x, t, reduction=reduction), 0.1, 0.9),
         Example(
             lambda x, t: F.binary_cross_entropy(x, t, weight=WEIGHTS),
             (spaced(3, 2, low=0.1, high=0.9), spaced(3, 2, low=0.1, high=0.9, seed=1)),
-        )
+        ),
     ],
-    "bce_logits": loss(lambda x, t, reduction: F.binary_cross_entropy_with_logits(x, t, reduction=reduction))
-    + [
+    "bce_logits": [
+        *loss(lambda x, t, reduction: F.binary_cross_entropy_with_logits(x, t, reduction=reduction)),
         Example(
             lambda x: F.binary_cross_entropy_with_logits(
                 x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)

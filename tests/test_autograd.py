@@ -190,6 +190,20 @@ def test_in_place_through_a_view_reaches_the_base():
     assert x.grad.tolist() == [[5.0, 0.0], [1.0, 0.0]]
 
 
+def test_as_strided_counts_from_the_storage():
+    base = torch.arange(12, dtype=torch.float64).reshape(4, 3)
+    weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+
+    def found(x, *window):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(x.as_strided(*window), x, weight)[0].tolist()
+
+    assert found(base[1:], (2, 2), (1, 1), 3) == [[1.0, 5.0, 4.0], [0.0] * 3, [0.0] * 3]
+    assert found(base[1:], (2, 2), (1, 2)) == [[1.0, 3.0, 2.0], [4.0, 0.0, 0.0], [0.0] * 3]
+    assert found(base[1:], (2, 2), (1, 2), 0) == [[4.0, 0.0, 0.0], [0.0] * 3, [0.0] * 3]  # the rest lies before the input
+    assert found(base.t(), (2, 2), (1, 3), 1) == [[0.0] * 4, [1.0, 2.0, 0.0, 0.0], [3.0, 4.0, 0.0, 0.0]]
+
+
 def test_leaves_refuse_in_place():
     x = leaf([1.0])
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
@@ -239,9 +253,8 @@ def test_modes_as_context_managers_nest_and_survive_exceptions():
             assert torch.is_grad_enabled()
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
-    with pytest.raises(KeyError):
-        with torch.no_grad():
-            raise KeyError
+    with pytest.raises(KeyError), torch.no_grad():
+        raise KeyError
     assert torch.is_grad_enabled()
 
 
@@ -595,9 +608,7 @@ def test_once_differentiable():
     x = leaf([3.0])
     Once.apply(x).backward()
     assert x.grad.tolist() == [6.0]
-    (g,) = torch.autograd.grad(
-        Once.apply(x), x, torch.ones(1, dtype=torch.float64, requires_grad=True), create_graph=True
-    )
+    (g,) = torch.autograd.grad(Once.apply(x), x, torch.ones(1, dtype=torch.float64, requires_grad=True), create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         g.backward()
 
@@ -626,9 +637,11 @@ def test_slopes_at_kinks():
     assert slope(lambda x: torch.clamp(x, -1.0, 1.0), [-1.0, 1.0, 2.0, -3.0, 0.5]) == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert slope(lambda x: torch.clamp(x, -1.0, 1.0), [NAN]) == [0.0]
     assert slope(lambda x: F.leaky_relu(x, 0.5), [0.0]) == [0.5]
-    assert slope(
-        lambda x: F.smooth_l1_loss(x, torch.zeros(3, dtype=torch.float64), reduction="sum"), [0.0, 1.0, -2.0]
-    ) == [0.0, 1.0, -1.0]
+    assert slope(lambda x: F.smooth_l1_loss(x, torch.zeros(3, dtype=torch.float64), reduction="sum"), [0.0, 1.0, -2.0]) == [
+        0.0,
+        1.0,
+        -1.0,
+    ]
 
 
 def test_ties_share():
@@ -702,9 +715,7 @@ def test_cross_entropy_values_and_slopes():
     x, t = [[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]], [1, 0]
     p = np.exp(np.array(x)) / np.exp(np.array(x)).sum(1, keepdims=True)
     expected = (p - np.eye(3)[t]) / 2
-    np.testing.assert_allclose(
-        slope(lambda a: F.cross_entropy(a, torch.tensor(t)), x), expected, rtol=1e-12, atol=1e-15
-    )
+    np.testing.assert_allclose(slope(lambda a: F.cross_entropy(a, torch.tensor(t)), x), expected, rtol=1e-12, atol=1e-15)
     value = F.cross_entropy(leaf(x), torch.tensor(t)).item()
     assert value == pytest.approx(-np.log(p[[0, 1], t]).mean(), rel=1e-14)
 

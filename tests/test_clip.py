@@ -75,9 +75,7 @@ def test_non_finite_gradients():
             utils.clip_grad_norm_([q], 1.0, error_if_nonfinite=True)
         assert q.grad[1].item() == 1.0
         utils.clip_grad_norm_([q], 1.0)
-        assert math.isnan(q.grad[0].item()) and (
-            math.isnan(q.grad[1].item()) if math.isnan(bad) else q.grad[1].item() == 0.0
-        )
+        assert math.isnan(q.grad[0].item()) and (math.isnan(q.grad[1].item()) if math.isnan(bad) else q.grad[1].item() == 0.0)
 
 
 def test_mixed_dtypes_promote():

@@ -30,9 +30,7 @@ def test_tensor_dataset_and_batches():
     loader = DataLoader(TensorDataset(x, y), batch_size=2)
     batches = list(loader)
     assert len(loader) == 3 and [tuple(b[0].shape) for b in batches] == [(2, 2), (2, 2), (1, 2)]
-    assert (
-        batches[1][0].tolist() == [[4, 5], [6, 7]] and batches[1][1].tolist() == [2, 3] and isinstance(batches[0], list)
-    )
+    assert batches[1][0].tolist() == [[4, 5], [6, 7]] and batches[1][1].tolist() == [2, 3] and isinstance(batches[0], list)
     assert len(DataLoader(TensorDataset(x, y), batch_size=2, drop_last=True)) == 2
     with pytest.raises(AssertionError, match="Size mismatch"):
         TensorDataset(x, torch.arange(4))

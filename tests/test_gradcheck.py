@@ -5,9 +5,7 @@ import pytest
 from golden_tools import IS_PYTORCH, torch
 from gradient_examples import EXAMPLES, WITHOUT_EXAMPLE
 
-CASES = [
-    pytest.param(example, id=f"{row}-{i}") for row, examples in EXAMPLES.items() for i, example in enumerate(examples)
-]
+CASES = [pytest.param(example, id=f"{row}-{i}") for row, examples in EXAMPLES.items() for i, example in enumerate(examples)]
 
 
 def tensors(example):
@@ -58,9 +56,7 @@ def test_a_wrong_derivative_is_found(fast_mode):
     assert torch.autograd.gradcheck(wrong(2.0), (double(1.0, -2.0),), fast_mode=fast_mode)
     with pytest.raises(RuntimeError, match="Jacobian mismatch|not equal"):
         torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), fast_mode=fast_mode)
-    assert (
-        torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), raise_exception=False, fast_mode=fast_mode) is False
-    )
+    assert torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), raise_exception=False, fast_mode=fast_mode) is False
 
 
 def test_a_wrong_second_derivative_is_found():

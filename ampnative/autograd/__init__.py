@@ -9,8 +9,19 @@ from .function import Function
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
-__all__ = ["Function", "GradcheckError", "Variable", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode",
-           "no_grad", "set_grad_enabled"]
+__all__ = [
+    "Function",
+    "GradcheckError",
+    "Variable",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+]
 
 Variable = _C.Tensor
 
@@ -28,11 +39,18 @@ def _gradients(value: Any, count: int) -> tuple:
     return gradients
 
 
-def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables: Any = None, inputs: Any = None) -> None:
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
     """Adds the gradients of the sum of ``tensors`` to ``.grad`` of the leaves (or of ``inputs`` only).
 
-    ``grad_tensors`` weights each tensor; None is allowed for tensors of one element. ``retain_graph`` defaults to ``create_graph``.
+    ``grad_tensors`` weights each tensor; None is allowed for tensors of one element. ``retain_graph`` defaults to
+    ``create_graph``.
     """
     if grad_variables is not None:
         if grad_tensors is not None:
@@ -46,9 +64,17 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     _C._engine_backward(roots, _gradients(grad_tensors, len(roots)), keep, bool(create_graph), wanted, True, True)
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False) -> tuple:
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
     """The gradients of the sum of ``outputs`` with respect to ``inputs``, as a tuple; ``.grad`` is left alone.
 
     Inputs that ``outputs`` do not depend on raise, or give None (``allow_unused``) or zeros (``materialize_grads``).
@@ -56,11 +82,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     if is_grads_batched:
         raise NotImplementedError("grad(is_grads_batched=True) is not supported: call grad once per row of grad_outputs")
     if allow_unused is False and materialize_grads:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     roots, wanted = _tensors(outputs), _tensors(inputs)
     keep = create_graph if retain_graph is None else bool(retain_graph)
     unused = materialize_grads if allow_unused is None else bool(allow_unused)
     result = _C._engine_backward(roots, _gradients(grad_outputs, len(roots)), keep, bool(create_graph), wanted, False, unused)
     if materialize_grads:
-        result = tuple(_C.functions.zeros_like(t) if g is None else g for t, g in zip(wanted, result))
+        result = tuple(_C.functions.zeros_like(t) if g is None else g for t, g in zip(wanted, result, strict=True))
     return result

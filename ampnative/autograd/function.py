@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .. import _C
 
@@ -15,13 +16,16 @@ FunctionCtx = _C._FunctionBase
 class Function(_C._FunctionBase):
     """Base of operations with an own derivative.
 
-    Subclasses define static methods, either ``forward(ctx, *args)`` or ``forward(*args)`` with ``setup_context(ctx, inputs, output)``, and
-    ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward. They are called by ``Sub.apply(*args)``.
+    Subclasses define static methods, either ``forward(ctx, *args)`` or ``forward(*args)`` with ``setup_context(ctx, inputs,
+    output)``, and ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward. They are called by
+    ``Sub.apply(*args)``.
     """
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function: a static method forward(ctx, ...)")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function: a static method forward(ctx, ...)"
+        )
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:

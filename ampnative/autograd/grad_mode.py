@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .. import _C
 
-__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled"]
+__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
 
 is_grad_enabled = _C.is_grad_enabled
 is_inference_mode_enabled = _C.is_inference_mode_enabled
@@ -40,7 +41,7 @@ def _decorate_generator(region: Callable[[], Any], function: Callable) -> Callab
                     resume, argument = generator.send, (yield item)
                 except GeneratorExit:
                     raise
-                except BaseException as error:  # noqa: BLE001 - thrown in by the consumer, belongs to the generator
+                except BaseException as error:
                     resume, argument = generator.throw, error
         except StopIteration as stop:
             return stop.value

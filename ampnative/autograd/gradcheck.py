@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +40,10 @@ def _write(tensor: Any, values: np.ndarray) -> None:
 def _grad(outputs: list, inputs: list, grad_outputs: list, create_graph: bool = False) -> list[np.ndarray]:
     roots, gradients = tuple(outputs), tuple(grad_outputs)
     found = _C._engine_backward(roots, gradients, True, create_graph, tuple(inputs), False, True)
-    for tensor, g in zip(inputs, found):
+    for tensor, g in zip(inputs, found, strict=True):
         if g is not None and g.shape != tensor.shape:
             raise GradcheckError(f"the gradient of an input of shape {tuple(tensor.shape)} has shape {tuple(g.shape)}")
-    return [np.zeros(tuple(t.shape)) if g is None else _array(g) for t, g in zip(inputs, found)]
+    return [np.zeros(tuple(t.shape)) if g is None else _array(g) for t, g in zip(inputs, found, strict=True)]
 
 
 def _evaluate(function: Callable, arguments: tuple, outputs_like: list[int]) -> list[np.ndarray]:
@@ -64,7 +65,7 @@ def _numerical(function: Callable, arguments: tuple, inputs: list, which: list[i
                 _write(tensor, shifted)
                 sides.append(_evaluate(function, arguments, which))
             _write(tensor, values)
-            rows.append([(up - down) / (2.0 * eps) for up, down in zip(*sides)])
+            rows.append([(up - down) / (2.0 * eps) for up, down in zip(*sides, strict=True)])
         jacobians.append([np.array([row[k] for row in rows]).reshape(values.size, -1) for k in range(len(which))])
     return jacobians
 
@@ -78,7 +79,9 @@ def _one_hot(output: Any, k: int) -> Any:
 def _analytical(output: Any, inputs: list, create_graph: bool) -> list[np.ndarray]:
     """One matrix (elements of input, elements of output) per input. With ``create_graph`` the plain derivatives run, else the fast ones."""
     columns = [_grad([output], inputs, [_one_hot(output, k)], create_graph) for k in range(output.numel())]
-    return [np.array([c[i].reshape(-1) for c in columns]).reshape(output.numel(), tensor.numel()).T for i, tensor in enumerate(inputs)]
+    return [
+        np.array([c[i].reshape(-1) for c in columns]).reshape(output.numel(), tensor.numel()).T for i, tensor in enumerate(inputs)
+    ]
 
 
 def _compare(found: np.ndarray, expected: np.ndarray, atol: float, rtol: float, what: str) -> None:
@@ -86,8 +89,17 @@ def _compare(found: np.ndarray, expected: np.ndarray, atol: float, rtol: float, 
         raise GradcheckError(f"{what}\nnumerical:\n{expected}\nanalytical:\n{found}")
 
 
-def _check_slow(function: Callable, arguments: tuple, inputs: list, outputs: tuple, which: list[int], eps: float, atol: float, rtol: float,
-                nondet_tol: float) -> None:
+def _check_slow(
+    function: Callable,
+    arguments: tuple,
+    inputs: list,
+    outputs: tuple,
+    which: list[int],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+) -> None:
     numerical = _numerical(function, arguments, inputs, which, eps)
     for o, number in enumerate(which):
         fast = _analytical(outputs[number], inputs, False)
@@ -96,16 +108,21 @@ def _check_slow(function: Callable, arguments: tuple, inputs: list, outputs: tup
         for i in range(len(inputs)):
             where = f"output {number} with respect to input {i}"
             if not np.allclose(fast[i], again[i], rtol=0.0, atol=nondet_tol, equal_nan=True):
-                raise GradcheckError(f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
-                                     f"different values: {where}, beyond nondet_tol={nondet_tol}")
+                raise GradcheckError(
+                    f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                    f"different values: {where}, beyond nondet_tol={nondet_tol}"
+                )
             _compare(fast[i], numerical[i][o], atol, rtol, f"Jacobian mismatch for {where}")
             if not np.allclose(plain[i], fast[i], rtol=_SAME, atol=_SAME, equal_nan=True):
-                raise GradcheckError(f"the derivative differs when it is recorded (create_graph=True): {where}\nrecorded:\n{plain[i]}\n"
-                                     f"not recorded:\n{fast[i]}")
+                raise GradcheckError(
+                    f"the derivative differs when it is recorded (create_graph=True): {where}\nrecorded:\n{plain[i]}\n"
+                    f"not recorded:\n{fast[i]}"
+                )
 
 
-def _check_fast(function: Callable, arguments: tuple, inputs: list, outputs: tuple, which: list[int], eps: float, atol: float,
-                rtol: float) -> None:
+def _check_fast(
+    function: Callable, arguments: tuple, inputs: list, outputs: tuple, which: list[int], eps: float, atol: float, rtol: float
+) -> None:
     """One random direction of the inputs and one of each output instead of all."""
     rng = np.random.default_rng(0)
     for o, number in enumerate(which):
@@ -123,26 +140,44 @@ def _check_fast(function: Callable, arguments: tuple, inputs: list, outputs: tup
             for create_graph in (False, True):
                 found = np.sum(_grad([outputs[number]], [tensor], [weight], create_graph)[0] * shift)
                 size = max(1.0, float(np.sqrt(values.size * direction.size)))
-                _compare(np.asarray(found), np.asarray(expected), atol * size, rtol, f"Jacobian mismatch (fast mode) for output {number} with "
-                         f"respect to input {i}")
+                _compare(
+                    np.asarray(found),
+                    np.asarray(expected),
+                    atol * size,
+                    rtol,
+                    f"Jacobian mismatch (fast mode) for output {number} with respect to input {i}",
+                )
 
 
 def _check_inputs(arguments: tuple) -> list:
     inputs = _differentiable(arguments)
     if not inputs:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
     for i, tensor in enumerate(arguments):
         if isinstance(tensor, _C.Tensor) and tensor.requires_grad:
             if tensor.dtype != _C.float64:
-                warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point: finite differences of "
-                              f"{tensor.dtype} are too coarse, so the check will likely fail", stacklevel=4)
+                warnings.warn(
+                    f"Input #{i} requires gradient and is not a double precision floating point: finite differences of "
+                    f"{tensor.dtype} are too coarse, so the check will likely fail",
+                    stacklevel=4,
+                )
             if not tensor.is_leaf:
                 tensor.retain_grad()
     return inputs
 
 
-def _run(function: Callable, arguments: tuple, eps: float, atol: float, rtol: float, nondet_tol: float, check_grad_dtypes: bool,
-         fast_mode: bool) -> None:
+def _run(
+    function: Callable,
+    arguments: tuple,
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+    check_grad_dtypes: bool,
+    fast_mode: bool,
+) -> None:
     inputs = _check_inputs(arguments)
     outputs = _as_tuple(function(*arguments))
     floating = [i for i, o in enumerate(outputs) if isinstance(o, _C.Tensor) and o.dtype.is_floating_point]
@@ -158,16 +193,32 @@ def _run(function: Callable, arguments: tuple, eps: float, atol: float, rtol: fl
         _check_slow(function, arguments, inputs, outputs, which, eps, atol, rtol, nondet_tol)
     if check_grad_dtypes:
         for number in which:
-            found = _C._engine_backward((outputs[number],), (_one_hot(outputs[number], 0),), True, False, tuple(inputs), False, True)
-            for tensor, g in zip(inputs, found):
+            found = _C._engine_backward(
+                (outputs[number],), (_one_hot(outputs[number], 0),), True, False, tuple(inputs), False, True
+            )
+            for tensor, g in zip(inputs, found, strict=True):
                 if g is not None and g.dtype != tensor.dtype:
                     raise GradcheckError(f"the gradient of an input of dtype {tensor.dtype} has dtype {g.dtype}")
 
 
-def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-              nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-              check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
-              fast_mode: bool = False, masked: bool | None = None) -> bool:
+def gradcheck(
+    func: Callable,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Compares the gradients of ``func(*inputs)`` with central differences of width ``2 * eps``.
 
     Every input that requires a gradient (float64, please) and every floating output takes part, each output alone, so that the other
@@ -175,7 +226,9 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     direction. Returns True; a mismatch raises GradcheckError, or returns False without ``raise_exception``.
     """
     if check_batched_grad or check_batched_forward_grad or check_forward_ad:
-        raise NotImplementedError("gradcheck: batched gradients and forward-mode differentiation do not exist here; leave those checks off")
+        raise NotImplementedError(
+            "gradcheck: batched gradients and forward-mode differentiation do not exist here; leave those checks off"
+        )
     arguments = _as_tuple(inputs)
     if not check_backward_ad:
         return True
@@ -188,11 +241,25 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     return True
 
 
-def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
-                  check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-                  check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
-                  masked: bool = False) -> bool:
+def gradgradcheck(
+    func: Callable,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """The same check for second derivatives: of the gradients of ``func(*inputs)``, weighted by ``grad_outputs`` (random by default),
     with respect to both the inputs and the weights."""
     if check_fwd_over_rev or not check_rev_over_rev:
@@ -212,9 +279,20 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
         found = _C._engine_backward(tuple(outputs), tuple(gradients), True, True, wanted, False, True)
         return tuple(g for g in found if g is not None)
 
-    return gradcheck(first_derivative, arguments + weights, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-                     nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-                     check_batched_grad=check_batched_grad, fast_mode=fast_mode, masked=masked)
+    return gradcheck(
+        first_derivative,
+        arguments + weights,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+        masked=masked,
+    )
 
 
 def _weight_like(output: Any, strided: bool) -> Any:

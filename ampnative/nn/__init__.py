@@ -11,13 +11,13 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
+    "ELU",
+    "GELU",
     "BCELoss",
     "BCEWithLogitsLoss",
     "CrossEntropyLoss",
     "Dropout",
-    "ELU",
     "Flatten",
-    "GELU",
     "HuberLoss",
     "Identity",
     "L1Loss",

@@ -89,11 +89,7 @@ class Sequential(_Numbered):
     def __init__(self, modules: Mapping[str, Module]) -> None: ...
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        named = (
-            args[0].items()
-            if len(args) == 1 and isinstance(args[0], Mapping)
-            else ((str(i), m) for i, m in enumerate(args))
-        )
+        named = args[0].items() if len(args) == 1 and isinstance(args[0], Mapping) else ((str(i), m) for i, m in enumerate(args))
         for name, module in named:
             self.add_module(name, module)
 
@@ -101,7 +97,7 @@ class Sequential(_Numbered):
         return sequential_forward(self._modules, input)
 
     def _from_list(self, modules: list[Module], names: list[str]) -> Sequential:
-        return type(self)(dict(zip(names, modules)))
+        return type(self)(dict(zip(names, modules, strict=False)))
 
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):

@@ -45,9 +45,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix; ValueError unless 2-dimensional."""
     if tensor.ndim != 2:
         raise ValueError(f"eye_ needs a tensor of 2 dimensions, not {tensor.ndim}")
-    return _unrecorded(
-        lambda: tensor.copy_(_C.functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)), tensor
-    )
+    return _unrecorded(lambda: tensor.copy_(_C.functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)), tensor)
 
 
 def _normal_cdf(x: float) -> float:

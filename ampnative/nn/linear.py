@@ -30,9 +30,7 @@ class Linear(Module):
     weight (out_features, in_features) and bias (out_features) start uniform in +-1/sqrt(in_features).
     """
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(_C.functions.empty((out_features, in_features), device=device, dtype=dtype))

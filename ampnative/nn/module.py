@@ -68,13 +68,9 @@ class Module(_C.ModuleBase):
         """
         self._check_free(name, self._parameters)
         if param is not None and not isinstance(param, Parameter):
-            raise TypeError(
-                f"cannot assign '{type(param).__name__}' object to parameter '{name}': Parameter or None expected"
-            )
+            raise TypeError(f"cannot assign '{type(param).__name__}' object to parameter '{name}': Parameter or None expected")
         if param is not None and param.grad_fn is not None:
-            raise ValueError(
-                f"cannot assign a non-leaf tensor to parameter '{name}': parameters are created, not computed"
-            )
+            raise ValueError(f"cannot assign a non-leaf tensor to parameter '{name}': parameters are created, not computed")
         self._enter(_PARAMETER, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -83,9 +79,7 @@ class Module(_C.ModuleBase):
         """
         self._check_free(name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}': Tensor or None expected"
-            )
+            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}': Tensor or None expected")
         self._enter(_BUFFER, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -121,8 +115,14 @@ class Module(_C.ModuleBase):
                 yield name, module
 
     def modules(self) -> Iterator[Module]:
-        for _, module in self.named_modules():
-            yield module
+        seen: set[Module] = set()
+        waiting = [self]
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                yield module
+                waiting += [child for child in reversed(module._modules.values()) if child is not None]
 
     def named_modules(
         self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
@@ -138,9 +138,7 @@ class Module(_C.ModuleBase):
             if module is not None:
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
-    def _named_members(
-        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
-    ) -> Iterator[tuple[str, Any]]:
+    def _named_members(self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Any]]:
         seen = set()
         holders = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for module_prefix, module in holders:
@@ -157,8 +155,12 @@ class Module(_C.ModuleBase):
         return self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        seen: set[int] = set()
+        for module in self.modules() if recurse else (self,):
+            for parameter in module._parameters.values():
+                if parameter is not None and id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -363,9 +365,7 @@ class Module(_C.ModuleBase):
             else:
                 missing.append(key)
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> _IncompatibleKeys:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
         """Copy saved tensors (or ndarrays) into this module, cast to its dtypes and devices; ``assign=True`` takes the
         objects over.
 
@@ -391,9 +391,7 @@ class Module(_C.ModuleBase):
 
     # ---- hooks ----
 
-    def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
+    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
         """``hook(module, args)`` runs before ``forward`` and may return new args; with kwargs: ``(args, kwargs)``."""
         return self._add_hook(self._forward_pre_hooks, _Hook(hook, with_kwargs), prepend)
 
@@ -427,9 +425,7 @@ class Module(_C.ModuleBase):
             output = self.forward(*args, **kwargs)
             for key, hook in list(after.items()):
                 done.add(key)
-                new = (
-                    hook.function(self, args, kwargs, output) if hook.with_kwargs else hook.function(self, args, output)
-                )
+                new = hook.function(self, args, kwargs, output) if hook.with_kwargs else hook.function(self, args, output)
                 output = output if new is None else new
             return output
         except Exception:
@@ -489,9 +485,7 @@ def _run_pre_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> tup
         if new is None:
             return args, kwargs
         if not (isinstance(new, tuple) and len(new) == 2):
-            raise RuntimeError(
-                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new!r}."
-            )
+            raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new!r}.")
         return new
     new = hook.function(module, args)
     if new is None:
@@ -510,9 +504,7 @@ def _run_last_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> No
         warnings.warn(f"a forward hook with always_call=True raised {type(error).__name__}: {error}", stacklevel=3)
 
 
-def _load_one(
-    module: Module, key: str, name: str, current: Tensor, value: Any, is_parameter: bool, assign: bool
-) -> str | None:
+def _load_one(module: Module, key: str, name: str, current: Tensor, value: Any, is_parameter: bool, assign: bool) -> str | None:
     """Put one saved value into place; the reason as text if it does not fit."""
     if not isinstance(value, Tensor):
         if not hasattr(value, "__array__"):

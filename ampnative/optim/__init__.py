@@ -7,4 +7,4 @@ from .nadam import NAdam
 from .optimizer import Optimizer
 from .sgd import SGD
 
-__all__ = ["Adam", "AdamW", "NAdam", "Optimizer", "SGD", "lr_scheduler"]
+__all__ = ["SGD", "Adam", "AdamW", "NAdam", "Optimizer", "lr_scheduler"]

@@ -19,7 +19,7 @@ class AdamFamily(Optimizer):
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         check_non_negative("learning rate", defaults["lr"])
-        if not 0.0 <= defaults["eps"]:
+        if not defaults["eps"] >= 0.0:
             raise ValueError(f"Invalid epsilon value: {defaults['eps']}")
         for index, beta in enumerate(defaults["betas"]):
             if not 0.0 <= beta < 1.0:
@@ -46,7 +46,7 @@ class AdamFamily(Optimizer):
             largest = [s["max_exp_avg_sq"] for s in states] if amsgrad else None
             exp_avg_sq = [s["exp_avg_sq"] for s in states]
         except KeyError:
-            for p, s in zip(params, states):
+            for p, s in zip(params, states, strict=False):
                 s.update({key: value for key, value in self._new_state(group, p).items() if key not in s})
             self._step_group(group, params, grads, grad_scale)
             return

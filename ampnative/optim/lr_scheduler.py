@@ -27,9 +27,7 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{index}] when resuming a scheduler"
-                )
+                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{index}] when resuming a scheduler")
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._step_count = 0
@@ -67,7 +65,7 @@ class LRScheduler:
         self._step_count += 1
         self.last_epoch = epoch
         rates = self._get_closed_form_lr() if closed and hasattr(self, "_get_closed_form_lr") else self.get_lr()
-        for group, rate in zip(self.optimizer.param_groups, rates):
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
             group["lr"] = rate
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
@@ -114,7 +112,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs)]
+        return [base * function(self.last_epoch) for function, base in zip(self.lr_lambdas, self.base_lrs, strict=False)]
 
     def state_dict(self) -> dict[str, Any]:
         """Functions are not saved; callable objects save their attributes."""
@@ -126,7 +124,7 @@ class LambdaLR(LRScheduler):
         state = dict(state_dict)
         saved = state.pop("lr_lambdas")
         self.__dict__.update(state)
-        for function, attributes in zip(self.lr_lambdas, saved):
+        for function, attributes in zip(self.lr_lambdas, saved, strict=False):
             if attributes is not None:
                 function.__dict__.update(attributes)
 
@@ -150,9 +148,7 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """Rate times ``gamma`` at each of the ``milestones`` (epochs; one listed twice counts twice)."""
 
-    def __init__(
-        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.milestones, self.gamma = sorted(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
@@ -182,9 +178,7 @@ class ExponentialLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """Rate times ``factor`` for the first ``total_iters`` epochs."""
 
-    def __init__(
-        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
@@ -198,9 +192,7 @@ class ConstantLR(LRScheduler):
         return [rate * (1.0 / self.factor) for rate in self._rates()]
 
     def _get_closed_form_lr(self) -> list[float]:
-        return [
-            base * (self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)) for base in self.base_lrs
-        ]
+        return [base * (self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)) for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
@@ -250,7 +242,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._get_closed_form_lr()
         if (epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [rate + (base - self.eta_min) * rise for base, rate in zip(self.base_lrs, rates)]
+            return [rate + (base - self.eta_min) * rise for base, rate in zip(self.base_lrs, rates, strict=False)]
         factor = (1 + math.cos(math.pi * epoch / self.T_max)) / (1 + math.cos(math.pi * (epoch - 1) / self.T_max))
         return [factor * (rate - self.eta_min) + self.eta_min for rate in rates]
 

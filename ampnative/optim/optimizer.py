@@ -198,9 +198,7 @@ class Optimizer:
             packed = {key: value for key, value in group.items() if key != "params"}
             packed["params"] = [number[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {
-            number.get(id(key), key) if isinstance(key, Tensor) else key: value for key, value in self.state.items()
-        }
+        state = {number.get(id(key), key) if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -211,14 +209,12 @@ class Optimizer:
         saved_groups = copy.deepcopy(state_dict["param_groups"])
         if len(saved_groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
-        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved_groups)):
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
-            )
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved_groups, strict=False)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
         by_number = {
             number: param
-            for group, saved in zip(self.param_groups, saved_groups)
-            for number, param in zip(saved["params"], group["params"])
+            for group, saved in zip(self.param_groups, saved_groups, strict=False)
+            for number, param in zip(saved["params"], group["params"], strict=False)
         }
         state: dict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
@@ -226,7 +222,7 @@ class Optimizer:
             param = by_number.get(key)
             state[key if param is None else param] = value if param is None else _cast_state(param, value)
         groups = []
-        for group, saved in zip(self.param_groups, saved_groups):
+        for group, saved in zip(self.param_groups, saved_groups, strict=False):
             saved["params"] = group["params"]
             if "param_names" in group and "param_names" not in saved:
                 saved["param_names"] = group["param_names"]
@@ -250,7 +246,7 @@ class Optimizer:
         for index, group in enumerate(self.param_groups):
             lines.append(f"Parameter Group {index}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
-        return "\n".join(lines + [")"])
+        return "\n".join([*lines, ")"])
 
 
 def _warn_unordered() -> None:
@@ -321,16 +317,12 @@ def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, An
     for group in params:
         for param in group["params"]:
             if not param.is_floating_point():
-                raise RuntimeError(
-                    "`fused=True` requires all the params to be floating point Tensors of supported devices"
-                )
+                raise RuntimeError("`fused=True` requires all the params to be floating point Tensors of supported devices")
     return True
 
 
 def check_non_negative(what: str, value: Any) -> None:
     if isinstance(value, Tensor) and value.numel() != 1:
         raise ValueError(f"Tensor {what} must be 1-element")
-    if not 0.0 <= value:
-        raise ValueError(
-            f"Invalid {what} value: {value}" if what != "learning rate" else f"Invalid learning rate: {value}"
-        )
+    if not value >= 0.0:
+        raise ValueError(f"Invalid {what} value: {value}" if what != "learning rate" else f"Invalid learning rate: {value}")

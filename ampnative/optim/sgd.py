@@ -92,13 +92,11 @@ class SGD(Optimizer):
             grad_scale,
         )
 
-    def _step_with_new_buffers(
-        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float
-    ) -> None:
+    def _step_with_new_buffers(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         """Some parameters have no buffer yet; theirs starts as the gradient itself, without dampening."""
         old: list[tuple[Tensor, Tensor]] = []
         new: list[tuple[Tensor, Tensor]] = []
-        for pair in zip(params, grads):
+        for pair in zip(params, grads, strict=False):
             (old if "momentum_buffer" in self.state[pair[0]] else new).append(pair)
         for pairs, first in ((old, False), (new, True)):
             if not pairs:
@@ -118,7 +116,7 @@ class SGD(Optimizer):
                 first,
                 grad_scale,
             )
-            for p, buffer in zip(ps, buffers):
+            for p, buffer in zip(ps, buffers, strict=False):
                 self.state[p]["momentum_buffer"] = buffer
 
     def __setstate__(self, state: dict[str, Any]) -> None:

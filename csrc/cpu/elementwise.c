@@ -132,6 +132,8 @@ static void merge_dims(Walk *w) {
     w->nd = nd;
 }
 
+enum { SMALL_LOOP = 4096 };
+
 static bool is_flat(const View *v) { return (v->layout & LAYOUT_CONTIGUOUS) != 0; }
 static bool is_single(const View *v) {
     for (int d = 0; d < v->ndim; d++)
@@ -168,10 +170,22 @@ static void make_strided(Walk *w, const View *const *view) {
     merge_dims(w);
 }
 
+/* A short loop over dense operands of the kernel's own formats: one call, nothing to plan. */
+static bool run_small(const ElementLoop *loop, View *out, const View *const *in) {
+    if (!loop->kernel || !is_flat(out) || out->dtype != loop->type[0] || out->numel > SMALL_LOOP) return false;
+    const char *data[AMP_MAX_OPERANDS];
+    for (int v = 0; v < loop->nin; v++) {
+        if (!is_flat(in[v]) || in[v]->dtype != loop->type[v + 1]) return false;
+        data[v] = in[v]->data;
+    }
+    loop->kernel(data, out->data, out->numel, 0, loop->params);
+    return true;
+}
+
 void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in) {
     Walk w;
     const View *view[AMP_MAX_OPERANDS] = {out};
-    if (out->numel == 0) return;
+    if (out->numel == 0 || run_small(loop, out, in)) return;
     w.loop = loop;
     w.nview = loop->nin + 1;
     int64_t item = 0;

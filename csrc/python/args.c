@@ -108,7 +108,7 @@ int args_compile(OpRow *row) {
     const char *s = row->signature;
     bool keyword_only = false;
     row->out_index = row->dtype_index = -1;
-    row->nparams = row->npositional = row->ntensors = 0;
+    row->nparams = row->npositional = row->ntensors = row->nnumbers = 0;
     while (*s) {
         const char *end = strstr(s, ", ");
         size_t n = end ? (size_t)(end - s) : strlen(s);
@@ -132,6 +132,8 @@ int args_compile(OpRow *row) {
                 row->out_index = (int8_t)row->nparams;
             } else if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) {
                 row->ntensors++;
+            } else if (p->kind != ARG_ANY && p->kind != ARG_DTYPE && row->nnumbers < AMP_MAX_NUM) {
+                row->number[row->nnumbers++] = row->nparams;
             } else if (p->kind == ARG_DTYPE) {
                 row->dtype_index = (int8_t)row->nparams;
             }

@@ -625,8 +625,8 @@ static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
 
 static int region_type_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"__enter__", region_enter, METH_NOARGS, "Saves the thread's state and switches to this region's."},
-        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, "Restores what the matching __enter__ saved; exceptions propagate."},
+        {"__enter__", region_enter, METH_NOARGS, "__enter__($self, /)\n--\n\nSaves the thread's state and switches to this region's."},
+        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, "__exit__($self, /, *exc_info)\n--\n\nRestores what the matching __enter__ saved; exceptions propagate."},
         {"__reduce__", region_reduce, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
@@ -677,11 +677,11 @@ static int region_type_init(PyObject *module) {
 
 int autocast_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL, "is_autocast_enabled(device_type='cuda')\n--\n\nWhether autocast is on in this thread."},
-        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL, "set_autocast_enabled(device_type, enabled)\n\nSwitches autocast in this thread without a region."},
+        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL, "is_autocast_enabled(device_type='cuda', /)\n--\n\nWhether autocast is on in this thread."},
+        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL, "set_autocast_enabled(device_type, enabled, /)\n--\n\nSwitches autocast in this thread without a region."},
         {"get_autocast_dtype", get_dtype, METH_O, "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
-        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL, "set_autocast_dtype(device_type, dtype)\n\nSets that dtype; any dtype is accepted."},
-        {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS, "Whether autocast is on for any device type."},
+        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL, "set_autocast_dtype(device_type, dtype, /)\n--\n\nSets that dtype; any dtype is accepted."},
+        {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS, "_is_any_autocast_enabled()\n--\n\nWhether autocast is on for any device type."},
         {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, "is_autocast_cache_enabled()\n--\n\nWhether weight casts are kept."},
         {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "set_autocast_cache_enabled(enabled, /)\n--\n\nSwitches the keeping of weight casts in this thread."},
         {"autocast_increment_nesting", increment, METH_NOARGS, "autocast_increment_nesting()\n--\n\nRaises this thread's depth of regions and returns it."},

@@ -152,35 +152,44 @@ typedef struct Classes {
 static int check_nll_shapes(const Tensor *input, const Tensor *target, const Tensor *weight) {
     int64_t nclass = input->v.ndim == 1 ? input->v.shape[0] : input->v.ndim ? input->v.shape[1] : 0;
     if (input->v.ndim == 0) {
-        PyErr_SetString(PyExc_ValueError, "Expected 1 or more dimensions (got 0): the input has one per batch, then one of classes");
+        PyErr_SetString(PyExc_ValueError,
+                        "Expected 1 or more dimensions (got 0): the input has one per batch, then one of classes");
         return -1;
     }
     if (input->v.ndim == 1 ? target->v.ndim > 1 || target->v.numel != 1 : target->v.ndim == 0) {
-        return shape_error(PyExc_RuntimeError, "size mismatch (got input: %S, target: %S): the target is the input's shape without the classes", input, target);
+        return shape_error(PyExc_RuntimeError,
+                           "size mismatch (got input: %S, target: %S): the target is the input's shape without the classes",
+                           input, target);
     }
     if (input->v.ndim > 1 && input->v.shape[0] != target->v.shape[0]) {
-        PyErr_Format(PyExc_ValueError, "Expected input batch_size (%lld) to match target batch_size (%lld).", (long long)input->v.shape[0],
-                     (long long)target->v.shape[0]);
+        PyErr_Format(PyExc_ValueError, "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                     (long long)input->v.shape[0], (long long)target->v.shape[0]);
         return -1;
     }
     if (input->v.ndim == 2 && target->v.ndim != 1) {
-        PyErr_SetString(PyExc_RuntimeError, "0D or 1D target tensor expected, multi-target not supported: give one class number per row");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "0D or 1D target tensor expected, multi-target not supported: give one class number per row");
         return -1;
     }
-    bool rest = input->v.ndim <= 2 || (target->v.ndim == input->v.ndim - 1 &&
-                                       !memcmp(target->v.shape + 1, input->v.shape + 2, (size_t)(input->v.ndim - 2) * sizeof(int64_t)));
+    bool rest = input->v.ndim <= 2 ||
+                (target->v.ndim == input->v.ndim - 1 &&
+                 !memcmp(target->v.shape + 1, input->v.shape + 2, (size_t)(input->v.ndim - 2) * sizeof(int64_t)));
     if (!rest) {
-        return shape_error(PyExc_RuntimeError, "Expected target size to be that of the input without its classes (input %S), got %S", input, target);
+        return shape_error(PyExc_RuntimeError,
+                           "Expected target size to be that of the input without its classes (input %S), got %S", input, target);
     }
     if (target->v.dtype != AMP_INT64 && target->v.dtype != AMP_UINT8) {
-        PyErr_Format(PyExc_RuntimeError, "expected target dtype to be Long or Byte, but got %s: convert it with target.long()", amp_dtype_info[target->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "expected target dtype to be Long or Byte, but got %s: convert it with target.long()",
+                     amp_dtype_info[target->v.dtype].name);
         return -1;
     }
     if (weight && (weight->v.ndim != 1 || weight->v.shape[0] != nclass)) {
         PyObject *shape = shape_list(weight);
         if (shape) {
-            PyErr_Format(PyExc_RuntimeError, "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: %S",
-                         (long long)nclass, shape);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: %S",
+                (long long)nclass, shape);
             Py_DECREF(shape);
         }
         return -1;
@@ -197,7 +206,8 @@ static int check_range(const Tensor *contiguous, int64_t nclass, int64_t ignore,
             continue;
         }
         if (t[i] < 0 || t[i] >= nclass) {
-            PyErr_Format(PyExc_IndexError, "Target %lld is out of bounds. The input has %lld classes", (long long)t[i], (long long)nclass);
+            PyErr_Format(PyExc_IndexError, "Target %lld is out of bounds. The input has %lld classes", (long long)t[i],
+                         (long long)nclass);
             return -1;
         }
         ++*kept;
@@ -227,9 +237,7 @@ static Tensor *look_up(Back *b, Tensor *table, Tensor *classes) {
     return reshape(b, picked, classes->v.ndim, classes->v.shape);
 }
 
-static Tensor *without(Back *b, Tensor *x, Tensor *ignored) {
-    return ignored ? zero_where(b, x, ignored) : x;
-}
+static Tensor *without(Back *b, Tensor *x, Tensor *ignored) { return ignored ? zero_where(b, x, ignored) : x; }
 
 /* The mean over what is not ignored, weighted by `w` (NULL: all alike); loss already carries the weights. */
 static Tensor *class_mean(Back *b, Tensor *loss, Tensor *w, const Classes *k) {
@@ -292,9 +300,7 @@ static Tensor *weight_along(Back *b, Tensor *weight, const Tensor *input) {
     return input->v.ndim == 1 ? weight : reshape(b, weight, input->v.ndim, shape);
 }
 
-static uint64_t class_bit(const Tensor *input) {
-    return input->v.ndim == 1 ? 1 : 2;
-}
+static uint64_t class_bit(const Tensor *input) { return input->v.ndim == 1 ? 1 : 2; }
 
 static Tensor *entropy_of_probabilities(Back *b, Tensor *input, Tensor *target, Tensor *weight, double smoothing, int reduction) {
     int64_t nclass = input->v.shape[input->v.ndim == 1 ? 0 : 1];
@@ -314,7 +320,8 @@ static Tensor *entropy_of_probabilities(Back *b, Tensor *input, Tensor *target, 
 }
 
 /* The share `smoothing` of each target is spread evenly over all classes. */
-static Tensor *smoothed(Back *b, Tensor *logp, Tensor *likelihood, Tensor *weight, const Classes *k, double smoothing, int reduction) {
+static Tensor *smoothed(Back *b, Tensor *logp, Tensor *likelihood, Tensor *weight, const Classes *k, double smoothing,
+                        int reduction) {
     Tensor *terms = logp, *w = NULL;
     if (weight) {
         terms = mul(b, logp, weight_along(b, weight, logp));
@@ -330,7 +337,8 @@ static Tensor *smoothed(Back *b, Tensor *logp, Tensor *likelihood, Tensor *weigh
 static int check_probabilities(const Tensor *input, const Tensor *target, const Tensor *weight, int64_t ignore) {
     int64_t nclass = input->v.ndim ? input->v.shape[input->v.ndim == 1 ? 0 : 1] : 0;
     if (!amp_is_floating(target->v.dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "Expected floating point type for target with class probabilities, got %s", amp_dtype_info[target->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "Expected floating point type for target with class probabilities, got %s",
+                     amp_dtype_info[target->v.dtype].name);
         return -1;
     }
     if (input->v.ndim == 0) {
@@ -338,11 +346,14 @@ static int check_probabilities(const Tensor *input, const Tensor *target, const 
         return -1;
     }
     if (ignore >= 0) {
-        PyErr_SetString(PyExc_RuntimeError, "ignore_index is not supported for floating point target: leave it out, or give class numbers");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "ignore_index is not supported for floating point target: leave it out, or give class numbers");
         return -1;
     }
     if (weight && (weight->v.ndim != 1 || weight->v.shape[0] != nclass)) {
-        PyErr_Format(PyExc_RuntimeError, "cross_entropy: weight tensor should be defined either for all %lld classes or no classes", (long long)nclass);
+        PyErr_Format(PyExc_RuntimeError,
+                     "cross_entropy: weight tensor should be defined either for all %lld classes or no classes",
+                     (long long)nclass);
         return -1;
     }
     return 0;
@@ -379,12 +390,15 @@ int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
         Py_XDECREF(number);
         return -1;
     }
-    if (probabilities ? check_probabilities(input, target, weight, c->arg[3].i) < 0 : check_nll_shapes(input, target, weight) < 0) {
+    if (probabilities ? check_probabilities(input, target, weight, c->arg[3].i) < 0
+                      : check_nll_shapes(input, target, weight) < 0) {
         return -1;
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    return frame_end(c, b, probabilities ? entropy_of_probabilities(b, input, target, weight, smoothing, reduction) : entropy_of_classes(b, c, reduction));
+    return frame_end(c, b,
+                     probabilities ? entropy_of_probabilities(b, input, target, weight, smoothing, reduction)
+                                   : entropy_of_classes(b, c, reduction));
 }
 
 /* ---- binary cross entropy ---- */
@@ -396,16 +410,15 @@ static int check_unit_range(Back *b, Tensor *x) {
     int ok = item ? PyObject_IsTrue(item) : inside && !PyErr_Occurred() ? 1 : -1;
     Py_XDECREF(item);
     if (ok == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "binary_cross_entropy: all elements of input should be between 0 and 1: apply sigmoid first, or use "
-                                            "binary_cross_entropy_with_logits");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "binary_cross_entropy: all elements of input should be between 0 and 1: apply sigmoid first, or use "
+                        "binary_cross_entropy_with_logits");
     }
     return ok == 1 ? 0 : -1;
 }
 
 /* max(log x, -100): log 0 shall not make the loss infinite. */
-static Tensor *clamped_log(Back *b, Tensor *log) {
-    return at_least(b, log, -100.0);
-}
+static Tensor *clamped_log(Back *b, Tensor *log) { return at_least(b, log, -100.0); }
 
 int run_COMPOSE_BCE(OpCall *c) {
     Tensor *x = c->arg[0].t, *t = c->arg[1].t, *weight = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL, *loss = NULL;
@@ -417,7 +430,8 @@ int run_COMPOSE_BCE(OpCall *c) {
         return shape_error(PyExc_ValueError, "binary_cross_entropy: input %S and target %S differ in size", x, t);
     }
     if (x->v.dtype != t->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError, "Found dtype %s but expected %s: convert the target", amp_dtype_info[t->v.dtype].name, amp_dtype_info[x->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "Found dtype %s but expected %s: convert the target", amp_dtype_info[t->v.dtype].name,
+                     amp_dtype_info[x->v.dtype].name);
         return -1;
     }
     Back frame, *b = &frame;
@@ -445,7 +459,9 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
         return -1;
     }
     if (!same_shape(x, t)) {
-        return shape_error(PyExc_ValueError, "Target and input differ in size (input %S, target %S): the target must be the same as input size", x, t);
+        return shape_error(PyExc_ValueError,
+                           "Target and input differ in size (input %S, target %S): the target must be the same as input size", x,
+                           t);
     }
     Back frame, *b = &frame;
     frame_begin(b);
@@ -523,7 +539,8 @@ int run_NORM(OpCall *c) {
         return -1;
     }
     if (!amp_is_floating(x->v.dtype) && !amp_is_complex(x->v.dtype)) {
-        PyErr_Format(PyExc_NotImplementedError, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s: convert it with .float()",
+        PyErr_Format(PyExc_NotImplementedError,
+                     "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s: convert it with .float()",
                      amp_dtype_info[x->v.dtype].name);
         return -1;
     }

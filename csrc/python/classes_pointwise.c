@@ -6,12 +6,8 @@
 
 /* The op's numbers in signature order; optional ones may be absent. */
 static void fill_numbers(const OpCall *c, Call *call) {
-    for (int i = 0; i < c->row->nparams; i++) {
-        const Arg *a = &c->arg[i];
-        const Param *p = &c->row->param[i];
-        if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS || p->kind == ARG_ANY || p->kind == ARG_DTYPE || call->nnum == AMP_MAX_NUM) {
-            continue;
-        }
+    for (int i = 0; i < c->row->nnumbers; i++) {
+        const Arg *a = &c->arg[c->row->number[i]];
         Number *n = &call->num[call->nnum++];
         *n = a->kind == ARG_NONE ? (Number){.kind = NUMBER_NONE} : a->num;
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
@@ -106,7 +102,15 @@ static Tensor *operand(Tensor *t, int dtype) {
 }
 
 static bool same_shape(const Tensor *a, const Tensor *b) {
-    return a->v.ndim == b->v.ndim && (a->v.ndim == 0 || !memcmp(a->v.shape, b->v.shape, (size_t)a->v.ndim * sizeof(int64_t)));
+    if (a->v.ndim != b->v.ndim) {
+        return false;
+    }
+    for (int d = 0; d < a->v.ndim; d++) {
+        if (a->v.shape[d] != b->v.shape[d]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shape) {
@@ -218,7 +222,7 @@ int run_BINARY(OpCall *c) {
         out = AMP_BOOL;
     }
     int dtype[2] = {common, common};
-    int device = common_device(c);
+    int device = t[0]->v.device == t[1]->v.device ? t[0]->v.device : common_device(c);
     return device < 0 ? -1 : run_elementwise(c, 2, t, dtype, out, device, AMP_BACKEND_SLOT(device, binary));
 }
 

@@ -543,7 +543,7 @@ PyGetSetDef interop_getset[] = {
 
 int data_out_init(PyObject *module) {
     static PyMethodDef functions[] = {
-        {"_peek", py_peek, METH_O, "An ndarray on the tensor's memory (a copy if that is not host memory), to be read at once."},
+        {"_peek", py_peek, METH_O, "_peek(tensor, /)\n--\n\nAn ndarray on the tensor's memory (a copy if that is not host memory), to be read at once."},
         {"_rebuild_tensor", py_rebuild, METH_VARARGS, "Makes a tensor from its pickled parts."},
         {NULL, NULL, 0, NULL},
     };

@@ -772,7 +772,7 @@ static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
 int engine_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"_engine_backward", py_engine_backward, METH_VARARGS,
-         "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused)\n--\n\n"
+         "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused, /)\n--\n\n"
          "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
         {NULL, NULL, 0, NULL},
     };

@@ -77,7 +77,8 @@ static void context_dealloc(PyObject *self) {
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
-    PyErr_Format(PyExc_RuntimeError, "%s is not meant to be instantiated: its methods are static. Call %s.apply(...)", type->tp_name, type->tp_name);
+    PyErr_Format(PyExc_RuntimeError, "%s is not meant to be instantiated: its methods are static. Call %s.apply(...)",
+                 type->tp_name, type->tp_name);
     return NULL;
 }
 
@@ -98,8 +99,10 @@ static PyObject *save_for_backward(PyObject *self, PyObject *args) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
         if (o != Py_None && !tensor_check(o)) {
-            PyErr_Format(PyExc_TypeError, "save_for_backward can only save variables, but argument %zd is of type %s: keep it as an attribute of ctx", i,
-                         Py_TYPE(o)->tp_name);
+            PyErr_Format(
+                PyExc_TypeError,
+                "save_for_backward can only save variables, but argument %zd is of type %s: keep it as an attribute of ctx", i,
+                Py_TYPE(o)->tp_name);
             return NULL;
         }
     }
@@ -117,9 +120,7 @@ static PyObject *mark_non_differentiable(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyObject *save_for_forward(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(args)) {
-    Py_RETURN_NONE;
-}
+static PyObject *save_for_forward(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(args)) { Py_RETURN_NONE; }
 
 static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
     int on = PyObject_IsTrue(value);
@@ -139,7 +140,8 @@ static PyObject *unpack(Context *ctx, const Kept *k) {
         PyObject *text = tensor_describe(k->t);
         if (text) {
             PyErr_Format(PyExc_RuntimeError,
-                         "one of the variables needed for gradient computation has been modified by an inplace operation: a %U saved by %s is at version %u; "
+                         "one of the variables needed for gradient computation has been modified by an inplace operation: a %U "
+                         "saved by %s is at version %u; "
                          "expected version %u instead. Save a clone of it",
                          text, Py_TYPE(ctx)->tp_name, k->t->st->version, k->version);
             Py_DECREF(text);
@@ -163,8 +165,10 @@ static PyObject *unpack(Context *ctx, const Kept *k) {
 static PyObject *get_saved_tensors(PyObject *self, void *Py_UNUSED(closure)) {
     Context *ctx = (Context *)self;
     if (ctx->released) {
-        PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-                                            "freed). Specify retain_graph=True if you need to backward through the graph a second time");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+            "freed). Specify retain_graph=True if you need to backward through the graph a second time");
         return NULL;
     }
     if (!ctx->kept && ctx->to_save) { /* still inside forward */
@@ -182,17 +186,13 @@ static PyObject *get_saved_tensors(PyObject *self, void *Py_UNUSED(closure)) {
     return tuple;
 }
 
-static PyObject *or_none(PyObject *o) {
-    return Py_NewRef(o ? o : Py_None);
-}
+static PyObject *or_none(PyObject *o) { return Py_NewRef(o ? o : Py_None); }
 
 static PyObject *get_needs_input_grad(PyObject *self, void *Py_UNUSED(closure)) {
     return or_none(((Context *)self)->needs_input_grad);
 }
 
-static PyObject *get_to_save(PyObject *self, void *Py_UNUSED(closure)) {
-    return or_none(((Context *)self)->to_save);
-}
+static PyObject *get_to_save(PyObject *self, void *Py_UNUSED(closure)) { return or_none(((Context *)self)->to_save); }
 
 static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(((Context *)self)->materialize);
@@ -226,7 +226,8 @@ static PyObject *needs_of(PyObject *args, bool *any) {
 /* Calls forward, old style with ctx as its first argument or new style with setup_context behind it; nothing is recorded. */
 static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
     uint8_t recording = amp_grad_enabled;
-    PyObject *setup = PyObject_GetAttrString(cls, "setup_context"), *forward = PyObject_GetAttrString(cls, "forward"), *result = NULL;
+    PyObject *setup = PyObject_GetAttrString(cls, "setup_context"), *forward = PyObject_GetAttrString(cls, "forward"),
+             *result = NULL;
     if (!setup || !forward) {
         goto done;
     }
@@ -294,16 +295,21 @@ static int check_dirty(const Context *ctx, PyObject *outputs) {
         }
         Tensor *t = (Tensor *)o;
         if (position(outputs, o) < 0) {
-            PyErr_SetString(PyExc_RuntimeError, "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
-                                                "modified inplace must all be outputs of the Function.");
+            PyErr_SetString(
+                PyExc_RuntimeError,
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                "modified inplace must all be outputs of the Function.");
             return -1;
         }
         if (t->base && amp_grad_enabled) {
-            PyErr_SetString(PyExc_RuntimeError, "a view was marked as dirty by a custom Function: in-place changes of views are not recorded there. Clone it first");
+            PyErr_SetString(PyExc_RuntimeError, "a view was marked as dirty by a custom Function: in-place changes of views are "
+                                                "not recorded there. Clone it first");
             return -1;
         }
         if (t->flags & TENSOR_REQUIRES_GRAD && !t->fn && amp_grad_enabled) {
-            PyErr_SetString(PyExc_RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation by a custom Function. Clone it first");
+            PyErr_SetString(
+                PyExc_RuntimeError,
+                "a leaf Variable that requires grad is being used in an in-place operation by a custom Function. Clone it first");
             return -1;
         }
     }
@@ -493,8 +499,11 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
         count--;
     }
     if (count != n->nin) {
-        PyErr_Format(PyExc_RuntimeError, "function %sBackward returned an incorrect number of gradients (expected %d, got %zd): one per argument of forward, None "
-                                         "where there is none", name, n->nin, PyTuple_GET_SIZE(returned));
+        PyErr_Format(PyExc_RuntimeError,
+                     "function %sBackward returned an incorrect number of gradients (expected %d, got %zd): one per argument of "
+                     "forward, None "
+                     "where there is none",
+                     name, n->nin, PyTuple_GET_SIZE(returned));
         return -1;
     }
     for (int i = 0; i < n->nin; i++) {
@@ -503,7 +512,8 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
             continue;
         }
         if (!tensor_check(g)) {
-            PyErr_Format(PyExc_TypeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name, Py_TYPE(g)->tp_name, i);
+            PyErr_Format(PyExc_TypeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name,
+                         Py_TYPE(g)->tp_name, i);
             return -1;
         }
         if (n->edge[i].to) {
@@ -540,20 +550,26 @@ void function_release(Node *n) {
 /* ---- the type ---- */
 
 static PyObject *setup_context(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED(args)) {
-    PyErr_SetString(PyExc_NotImplementedError, "setup_context is not defined: write it as a static method (ctx, inputs, output), or let forward take ctx");
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "setup_context is not defined: write it as a static method (ctx, inputs, output), or let forward take ctx");
     return NULL;
 }
 
 static PyMethodDef context_methods[] = {
-    {"apply", function_apply, METH_VARARGS | METH_CLASS, "apply(*args)\n--\n\nRuns forward and records the Function as one node."},
-    {"setup_context", setup_context, METH_VARARGS | METH_STATIC, "setup_context(ctx, inputs, output)\n--\n\nFills ctx behind a forward that does not take it."},
-    {"save_for_backward", save_for_backward, METH_VARARGS, "save_for_backward(*tensors)\n--\n\nKeeps tensors (or None) for backward; call it once."},
-    {"save_for_forward", save_for_forward, METH_VARARGS, "save_for_forward(*tensors)\n--\n\nAccepted; there is no forward-mode differentiation."},
-    {"mark_dirty", mark_dirty, METH_VARARGS, "mark_dirty(*tensors)\n--\n\nNames inputs that forward changed in place; they must be returned."},
+    {"apply", function_apply, METH_VARARGS | METH_CLASS,
+     "apply($type, *args)\n--\n\nRuns forward and records the Function as one node."},
+    {"setup_context", setup_context, METH_VARARGS | METH_STATIC,
+     "setup_context(ctx, inputs, output, /)\n--\n\nFills ctx behind a forward that does not take it."},
+    {"save_for_backward", save_for_backward, METH_VARARGS,
+     "save_for_backward($self, *tensors)\n--\n\nKeeps tensors (or None) for backward; call it once."},
+    {"save_for_forward", save_for_forward, METH_VARARGS,
+     "save_for_forward($self, *tensors)\n--\n\nAccepted; there is no forward-mode differentiation."},
+    {"mark_dirty", mark_dirty, METH_VARARGS,
+     "mark_dirty($self, *tensors)\n--\n\nNames inputs that forward changed in place; they must be returned."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
-     "mark_non_differentiable(*tensors)\n--\n\nNames outputs that have no gradient."},
+     "mark_non_differentiable($self, *tensors)\n--\n\nNames outputs that have no gradient."},
     {"set_materialize_grads", set_materialize_grads, METH_O,
-     "set_materialize_grads(value)\n--\n\nFalse: backward gets None instead of zeros for outputs without gradient."},
+     "set_materialize_grads($self, value, /)\n--\n\nFalse: backward gets None instead of zeros for outputs without gradient."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -567,8 +583,14 @@ static PyGetSetDef context_getset[] = {
 
 int function_init(PyObject *module) {
     PyType_Slot slots[] = {
-        {Py_tp_new, context_new},         {Py_tp_dealloc, context_dealloc}, {Py_tp_traverse, context_traverse}, {Py_tp_clear, context_clear},
-        {Py_tp_methods, context_methods}, {Py_tp_getset, context_getset},   {Py_tp_doc, "Base of autograd.Function and its ctx objects."}, {0, NULL},
+        {Py_tp_new, context_new},
+        {Py_tp_dealloc, context_dealloc},
+        {Py_tp_traverse, context_traverse},
+        {Py_tp_clear, context_clear},
+        {Py_tp_methods, context_methods},
+        {Py_tp_getset, context_getset},
+        {Py_tp_doc, "Base of autograd.Function and its ctx objects."},
+        {0, NULL},
     };
     PyType_Spec spec = {.name = "ampnative._C._FunctionBase",
                         .basicsize = sizeof(Context),

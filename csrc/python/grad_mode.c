@@ -14,8 +14,8 @@ typedef struct ModeState {
 typedef struct Region {
     PyObject_HEAD
     uint8_t kind;
-    bool mode;    /* MODE_SET_GRAD, MODE_SET_INFERENCE: what to switch to */
-    bool primed;  /* set_grad_enabled(x) switches when it is made: the coming __enter__ finds its saved state on the stack */
+    bool mode;   /* MODE_SET_GRAD, MODE_SET_INFERENCE: what to switch to */
+    bool primed; /* set_grad_enabled(x) switches when it is made: the coming __enter__ finds its saved state on the stack */
     int depth, cap;
     ModeState *saved; /* `few`, or a heap block */
     ModeState few[4];
@@ -23,9 +23,7 @@ typedef struct Region {
 
 static PyTypeObject *region_type[MODE_KINDS];
 
-static ModeState current_state(void) {
-    return (ModeState){amp_grad_enabled, (amp_mode & MODE_INFERENCE) != 0};
-}
+static ModeState current_state(void) { return (ModeState){amp_grad_enabled, (amp_mode & MODE_INFERENCE) != 0}; }
 
 static void set_state(ModeState s) {
     amp_grad_enabled = s.grad;
@@ -35,18 +33,10 @@ static void set_state(ModeState s) {
 static void switch_on(const Region *r) {
     ModeState s = current_state();
     switch ((ModeKind)r->kind) {
-    case MODE_NO_GRAD:
-        s.grad = 0;
-        break;
-    case MODE_ENABLE_GRAD:
-        s.grad = 1;
-        break;
-    case MODE_SET_GRAD:
-        s.grad = r->mode;
-        break;
-    default: /* inference needs no graph; leaving it (mode False) records again */
-        s = (ModeState){!r->mode, r->mode};
-        break;
+    case MODE_NO_GRAD: s.grad = 0; break;
+    case MODE_ENABLE_GRAD: s.grad = 1; break;
+    case MODE_SET_GRAD: s.grad = r->mode; break;
+    default: /* inference needs no graph; leaving it (mode False) records again */ s = (ModeState){!r->mode, r->mode}; break;
     }
     set_state(s);
 }
@@ -103,8 +93,8 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         } else if (PyCallable_Check(given) && kind != MODE_SET_GRAD) {
             function = given;
         } else {
-            PyErr_Format(PyExc_TypeError, "%s: expected %s, got %s", type->tp_name, kind >= MODE_SET_GRAD ? "a bool" : "nothing or a function",
-                         Py_TYPE(given)->tp_name);
+            PyErr_Format(PyExc_TypeError, "%s: expected %s, got %s", type->tp_name,
+                         kind >= MODE_SET_GRAD ? "a bool" : "nothing or a function", Py_TYPE(given)->tp_name);
             return NULL;
         }
     }
@@ -162,9 +152,7 @@ static PyObject *region_take_back(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *region_mode(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyBool_FromLong(((Region *)self)->mode);
-}
+static PyObject *region_mode(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(((Region *)self)->mode); }
 
 static void region_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
@@ -179,7 +167,8 @@ static void region_dealloc(PyObject *self) {
 static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, NULL},
-    {"_take_back", region_take_back, METH_NOARGS, "Undoes the switch that set_grad_enabled() makes when it is built, unless it was entered."},
+    {"_take_back", region_take_back, METH_NOARGS,
+     "_take_back($self, /)\n--\n\nUndoes the switch that set_grad_enabled() makes when it is built, unless it was entered."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -197,7 +186,8 @@ static int add_region_type(PyObject *module, ModeKind kind, const char *name) {
         {Py_tp_doc, "Context manager for autograd's mode in this thread."},
         {0, NULL},
     };
-    PyType_Spec spec = {.name = name, .basicsize = sizeof(Region), .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
+    PyType_Spec spec = {
+        .name = name, .basicsize = sizeof(Region), .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
     region_type[kind] = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return region_type[kind] ? PyModule_AddType(module, region_type[kind]) : -1;
 }
@@ -232,15 +222,17 @@ static PyObject *is_inference_mode_enabled(PyObject *Py_UNUSED(module), PyObject
 
 int grad_mode_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"set_grad_enabled", set_grad_enabled, METH_O, "set_grad_enabled(on)\n--\n\nSwitches recording in this thread."},
-        {"_set_grad_enabled", set_grad_enabled, METH_O, "_set_grad_enabled(on)\n--\n\nSwitches recording in this thread."},
-        {"_set_inference", set_inference, METH_O, "_set_inference(on)\n--\n\nSwitches inference mode in this thread; grad mode becomes its opposite."},
+        {"set_grad_enabled", set_grad_enabled, METH_O, "set_grad_enabled(on, /)\n--\n\nSwitches recording in this thread."},
+        {"_set_grad_enabled", set_grad_enabled, METH_O, "_set_grad_enabled(on, /)\n--\n\nSwitches recording in this thread."},
+        {"_set_inference", set_inference, METH_O,
+         "_set_inference(on, /)\n--\n\nSwitches inference mode in this thread; grad mode becomes its opposite."},
         {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nWhether ops are recorded in this thread."},
         {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS,
          "is_inference_mode_enabled()\n--\n\nWhether this thread is in inference mode."},
         {NULL, NULL, 0, NULL},
     };
-    if (add_region_type(module, MODE_NO_GRAD, "ampnative._C._no_grad") < 0 || add_region_type(module, MODE_ENABLE_GRAD, "ampnative._C._enable_grad") < 0 ||
+    if (add_region_type(module, MODE_NO_GRAD, "ampnative._C._no_grad") < 0 ||
+        add_region_type(module, MODE_ENABLE_GRAD, "ampnative._C._enable_grad") < 0 ||
         add_region_type(module, MODE_SET_GRAD, "ampnative._C._set_grad") < 0 ||
         add_region_type(module, MODE_SET_INFERENCE, "ampnative._C._inference_mode") < 0) {
         return -1;

@@ -700,23 +700,28 @@ static PyObject *clear_grads(PyObject *module, PyObject *params) {
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
 static PyMethodDef methods[] = {
     {"_amp_foreach_non_finite_check_and_unscale_", FAST(unscale_), METH_FASTCALL,
-     "(grads, found_inf, inv_scale): multiply every gradient in place by inv_scale; found_inf becomes 1.0 if any element was inf "
+     "_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inv_scale, /)\n--\n\nMultiplies every gradient in place by "
+     "inv_scale; found_inf becomes 1.0 if any element was inf "
      "or NaN."},
     {"_amp_update_scale_", FAST(update_scale_), METH_FASTCALL,
-     "(current_scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval) -> current_scale, updated in "
-     "place."},
+     "_amp_update_scale_(current_scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval, /)\n--\n\n"
+     "Updates current_scale in place and returns it."},
     {"_list_norms", FAST(list_norms), METH_FASTCALL,
-     "(tensors, p) -> list of float p-norms, formed in fp32 (fp64 for fp64); devices may be mixed."},
-    {"_list_scale_", FAST(list_scale_), METH_FASTCALL, "(tensors, factor): multiply every tensor in place."},
+     "_list_norms(tensors, p, /)\n--\n\nThe list of float p-norms, formed in fp32 (fp64 for fp64); devices may be mixed."},
+    {"_list_scale_", FAST(list_scale_), METH_FASTCALL,
+     "_list_scale_(tensors, factor, /)\n--\n\nMultiplies every tensor in place."},
     {"_sgd_", FAST(sgd_), METH_FASTCALL,
-     "(params, grads, momentum_buffers or None, lr, momentum, dampening, weight_decay, nesterov, maximize, first, grad_scale)"},
+     "_sgd_(params, grads, momentum_buffers, lr, momentum, dampening, weight_decay, nesterov, maximize, first, grad_scale, "
+     "/)\n--\n\n"
+     "One step of SGD on lists of tensors; momentum_buffers may be None."},
     {"_adam_", FAST(adam_), METH_FASTCALL,
-     "(params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq or None, steps, mu_products or None, lr, beta1, beta2, eps, "
-     "weight_decay, "
-     "momentum_decay, amsgrad, maximize, decoupled, nadam, grad_scale). steps are 0-dim tensors and are counted up."},
+     "_adam_(params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products, lr, beta1, beta2, eps, weight_decay, "
+     "momentum_decay, amsgrad, maximize, decoupled, nadam, grad_scale, /)\n--\n\n"
+     "One step of the Adam family on lists of tensors; max_exp_avg_sq and mu_products may be None. steps are 0-dim tensors and "
+     "are counted up."},
     {"_grads_of", grads_of, METH_O,
-     "(params list) -> list of gradients, or None if any parameter has none or they are on several devices."},
-    {"_clear_grads", clear_grads, METH_O, "(params list): p.grad = None for each."},
+     "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
+    {"_clear_grads", clear_grads, METH_O, "_clear_grads(params, /)\n--\n\np.grad = None for each of the list."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -349,7 +349,8 @@ static void module_dealloc(PyObject *self) {
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
 static PyMethodDef module_methods[] = {
-    {"_enter", FAST(module_enter), METH_FASTCALL, "(kind, name, value): register; kind 0 parameter, 1 buffer, 2 module."},
+    {"_enter", FAST(module_enter), METH_FASTCALL,
+     "_enter($self, kind, name, value, /)\n--\n\nRegisters; kind 0 parameter, 1 buffer, 2 module."},
     {"_mirror", FAST(module_mirror), METH_FASTCALL,
      "(name[, value]): set or remove the instance attribute of a registered name."},
     {NULL, NULL, 0, NULL},
@@ -412,9 +413,12 @@ static PyObject *set_registry_type(PyObject *module, PyObject *type) {
 }
 
 static PyMethodDef functions[] = {
-    {"_set_parameter_type", set_parameter_type, METH_O, "(type): the class whose instances nn.Module registers as parameters."},
-    {"_set_registry_type", set_registry_type, METH_O, "(type): the dict subclass of nn.Module's registries."},
-    {"sequential_forward", FAST(sequential_forward), METH_FASTCALL, "(modules, input): call one module after the other."},
+    {"_set_parameter_type", set_parameter_type, METH_O,
+     "_set_parameter_type(type, /)\n--\n\nThe class whose instances nn.Module registers as parameters."},
+    {"_set_registry_type", set_registry_type, METH_O,
+     "_set_registry_type(type, /)\n--\n\nThe dict subclass of nn.Module's registries."},
+    {"sequential_forward", FAST(sequential_forward), METH_FASTCALL,
+     "sequential_forward(modules, input, /)\n--\n\nCalls one module after the other."},
     {NULL, NULL, 0, NULL},
 };
 

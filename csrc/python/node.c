@@ -412,11 +412,38 @@ static void link_view(OpCall *call, Tensor *src) {
 
 enum { MAX_INPUTS = 64 };
 
+/* Whether the call's results get a node. */
+static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg, int narg) {
+    bool wanted = false, floating = false;
+    if (!amp_grad_enabled || row->derivative == d_none) {
+        return false;
+    }
+    for (int i = 0; i < narg && !wanted; i++) {
+        if (arg[i].kind == ARG_TENSOR) {
+            wanted = i != row->out_index && tensor_requires_grad(arg[i].t);
+        } else if (arg[i].kind == ARG_TENSORS) {
+            for (int k = 0; k < arg[i].n && !wanted; k++) {
+                wanted = tensor_requires_grad(arg[i].ts[k]);
+            }
+        }
+    }
+    for (int i = 0; wanted && i < call->nresult; i++) {
+        floating |= amp_is_floating(call->result[i]->v.dtype);
+    }
+    return floating;
+}
+
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
     Tensor *few[MAX_INPUTS], **in = few;
     int n = 0, total = 0;
-    bool wanted = false;
+    bool wanted = is_wanted(row, call, arg, narg);
     Node *node = NULL;
+    if (!wanted && !call->is_view) {
+        if (call->inplace) {
+            tensor_bump(call->out);
+        }
+        return 0;
+    }
     for (int i = 0; i < narg; i++) {
         total += arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
     }
@@ -434,16 +461,6 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
             memcpy(in + n, arg[i].ts, (size_t)arg[i].n * sizeof *in);
             n += arg[i].n;
         }
-    }
-    if (amp_grad_enabled && row->derivative != d_none) {
-        for (int i = 0; i < n && !wanted; i++) {
-            wanted = tensor_requires_grad(in[i]);
-        }
-        bool floating = false;
-        for (int i = 0; i < call->nresult; i++) {
-            floating |= amp_is_floating(call->result[i]->v.dtype);
-        }
-        wanted &= floating;
     }
     int failed = 0;
     if (wanted) {
@@ -671,7 +688,7 @@ int node_init(PyObject *module) {
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyMethodDef methods[] = {
-        {"name", node_call_name, METH_NOARGS, "name()\n--\n\nThe node's name, such as MulBackward0."},
+        {"name", node_call_name, METH_NOARGS, "name($self, /)\n--\n\nThe node's name, such as MulBackward0."},
         {NULL, NULL, 0, NULL},
     };
     static PyMemberDef members[] = {

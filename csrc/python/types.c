@@ -167,8 +167,8 @@ static PyGetSetDef dtype_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMethodDef dtype_methods[] = {
-    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype whose parts have this dtype; RuntimeError if there is none."},
-    {"to_real", dtype_to_real, METH_NOARGS, "The dtype of the real part; this dtype itself if it is not complex."},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "to_complex($self, /)\n--\n\nThe complex dtype whose parts have this dtype; RuntimeError if there is none."},
+    {"to_real", dtype_to_real, METH_NOARGS, "to_real($self, /)\n--\n\nThe dtype of the real part; this dtype itself if it is not complex."},
     {"__reduce__", dtype_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -567,7 +567,7 @@ static PyObject *size_repeat(PyObject *self, Py_ssize_t n) {
 }
 
 static PyMethodDef size_methods[] = {
-    {"numel", size_numel, METH_NOARGS, "Number of elements of a tensor of this shape: the product of the entries, 1 if there are none."},
+    {"numel", size_numel, METH_NOARGS, "numel($self, /)\n--\n\nNumber of elements of a tensor of this shape: the product of the entries, 1 if there are none."},
     {"__reduce__", size_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -313,8 +313,8 @@ static void integers(void) {
 static void complexes(void) {
     enum { M = 3, N = 4, K = 5 };
     static const int types[] = {AMP_COMPLEX64, AMP_COMPLEX128};
-    for (int f = 0; f < 2; f++) {
-        const int type = types[f];
+    for (int which = 0; which < 2; which++) {
+        const int type = types[which];
         Tensor a, b, c;
         double x[M * K * 2], y[K * N * 2];
         make(&a, type, 0, M, K, PLAIN, false);

@@ -1,5 +1,6 @@
 /* The worker pool: every element once, nested and concurrent calls, changing thread counts, fork, exit. Meant for ThreadSanitizer too.
  * Exit status 1 if anything fails. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -74,13 +74,13 @@ _FP32_END = float.fromhex("0x1.ffffffp127")  # from here on a number rounds to i
 def _total_norm(tensors: list[Tensor], p: float) -> tuple[float, Any]:
     """(norm of all elements, dtype of the tensor that tells it); fp32 range unless a gradient is fp64."""
     norms = _C._list_norms(tensors, p)
-    dtypes = {t.dtype for t in tensors}
-    if _float64 in dtypes:
-        norms = [n if t.dtype == _float64 or n < _FP32_END else _narrow(n) for t, n in zip(tensors, norms)]
+    dtypes = [t.dtype for t in tensors]
+    if any(dtype is _float64 for dtype in dtypes):
+        norms = [n if d is _float64 or n < _FP32_END else _narrow(n) for d, n in zip(dtypes, norms, strict=False)]
         return _norm_of_norms(norms, p), _float64
     total = _norm_of_norms([n if n < _FP32_END else _narrow(n) for n in norms], p)
-    dtype = dtypes.pop() if len(dtypes) == 1 else _float32
-    return total if total < _FP32_END else _narrow(total), dtype
+    alike = all(dtype is dtypes[0] for dtype in dtypes)
+    return total if total < _FP32_END else _narrow(total), dtypes[0] if alike else _float32
 
 
 def _narrow(norm: float) -> float:
@@ -89,7 +89,7 @@ def _narrow(norm: float) -> float:
 
 
 def _tensor_of(value: float, dtype: Any, device: Any) -> Tensor:
-    if dtype == _float32 or dtype == _float64:
+    if dtype is _float32 or dtype is _float64:
         return _C.tensor(value, dtype=dtype, device=device)
     return _C.tensor(value, dtype=_float32, device=device).to(dtype)
 
@@ -110,9 +110,7 @@ def _scale_by_norm(gradients: list[Tensor], max_norm: float, total: float) -> No
     _C._list_scale_(gradients, coefficient)
 
 
-def get_total_norm(
-    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
-) -> Tensor:
+def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
     """The p-norm of all elements of ``tensors`` together, as a 0-dim tensor on the first one's device.
 
     Its dtype is that of the tensors (promoted if they differ); fp32 zero for an empty list. RuntimeError if it is inf
@@ -162,9 +160,7 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """Old name of ``clip_grad_norm_``."""
-    warnings.warn(
-        "nn.utils.clip_grad_norm is now deprecated in favor of nn.utils.clip_grad_norm_.", FutureWarning, stacklevel=2
-    )
+    warnings.warn("nn.utils.clip_grad_norm is now deprecated in favor of nn.utils.clip_grad_norm_.", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 

@@ -25,9 +25,7 @@ def default_collate(batch: list[Any]) -> Any:
         return _C.functions.stack(batch, 0)
     if isinstance(first, np.ndarray):
         if first.dtype.kind in "SUO":
-            raise TypeError(
-                f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {first.dtype}"
-            )
+            raise TypeError(f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {first.dtype}")
         return _C.tensor(np.stack(batch))
     if isinstance(first, np.generic):
         return _C.tensor(np.array(batch))
@@ -41,14 +39,12 @@ def default_collate(batch: list[Any]) -> Any:
         joined = {key: default_collate([sample[key] for sample in batch]) for key in first}
         return joined if type(first) is dict else type(first)(joined)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(list(column)) for column in zip(*batch)))
+        return type(first)(*(default_collate(list(column)) for column in zip(*batch, strict=False)))
     if isinstance(first, (list, tuple)):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        return [default_collate(list(column)) for column in zip(*batch)]
-    raise TypeError(
-        f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {type(first)}"
-    )
+        return [default_collate(list(column)) for column in zip(*batch, strict=False)]
+    raise TypeError(f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {type(first)}")
 
 
 class DataLoader:
@@ -90,9 +86,7 @@ class DataLoader:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError(
-                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
-                )
+                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
             batch_size = None
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
@@ -132,7 +126,7 @@ class DataLoader:
                 yield self.collate_fn(sample)
             return
         for indices in self.batch_sampler:
-            batch = [sample for _, sample in zip(indices, samples)]
+            batch = [sample for _, sample in zip(indices, samples, strict=False)]
             if not batch or (self.drop_last and len(batch) < len(indices)):
                 return
             yield self.collate_fn(batch)

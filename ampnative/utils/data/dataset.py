@@ -98,11 +98,9 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
             sizes[i % len(sizes)] += 1
         for i, size in enumerate(sizes):
             if size == 0:
-                warnings.warn(
-                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
-                )
+                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
     if sum(sizes) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     indices = _C.functions.randperm(total, generator=generator).tolist()
     ends = list(itertools.accumulate(sizes))
-    return [Subset(dataset, indices[end - size : end]) for end, size in zip(ends, sizes)]
+    return [Subset(dataset, indices[end - size : end]) for end, size in zip(ends, sizes, strict=False)]

@@ -66,9 +66,7 @@ class RandomSampler(Sampler):
             generator.manual_seed(seed)
         if self.replacement:
             for start in range(0, self.num_samples, 32):
-                yield from _C.functions.randint(
-                    0, n, (min(32, self.num_samples - start),), generator=generator
-                ).tolist()
+                yield from _C.functions.randint(0, n, (min(32, self.num_samples - start),), generator=generator).tolist()
             return
         for _ in range(self.num_samples // n):
             yield from _C.functions.randperm(n, generator=generator).tolist()

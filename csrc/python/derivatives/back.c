@@ -24,13 +24,9 @@ static void default_args(OpId op, Arg *arg) {
     }
 }
 
-Tensor *op1(Back *b, OpId op, Tensor *x) {
-    return x && !b->failed ? back_own(b, call_unary(op, x)) : NULL;
-}
+Tensor *op1(Back *b, OpId op, Tensor *x) { return x && !b->failed ? back_own(b, call_unary(op, x)) : NULL; }
 
-Tensor *op2(Back *b, OpId op, Tensor *x, Tensor *y) {
-    return x && y && !b->failed ? back_own(b, call_binary(op, x, y)) : NULL;
-}
+Tensor *op2(Back *b, OpId op, Tensor *x, Tensor *y) { return x && y && !b->failed ? back_own(b, call_binary(op, x, y)) : NULL; }
 
 /* A number to meet x, which takes part in promotion by its category only: an integer for integer tensors, where it can be one. */
 static Tensor *wrapped(Back *b, const Tensor *x, double number) {
@@ -39,9 +35,7 @@ static Tensor *wrapped(Back *b, const Tensor *x, double number) {
     return b->failed ? NULL : back_own(b, tensor_from_number(n, whole ? AMP_INT64 : AMP_FLOAT64, AMP_CPU, true));
 }
 
-Tensor *op1k(Back *b, OpId op, Tensor *x, double number) {
-    return x ? op2(b, op, x, wrapped(b, x, number)) : NULL;
-}
+Tensor *op1k(Back *b, OpId op, Tensor *x, double number) { return x ? op2(b, op, x, wrapped(b, x, number)) : NULL; }
 
 Tensor *op_int(Back *b, OpId op, Tensor *x, int64_t i) {
     Arg arg[MAX_ARGS];
@@ -80,9 +74,7 @@ Tensor *on_device(Back *b, Tensor *x, int device) {
     return !x || x->v.device == device || b->failed ? x : back_own(b, call_to(x, x->v.dtype, device));
 }
 
-Tensor *wide(Back *b, Tensor *x) {
-    return x && amp_is_16bit(x->v.dtype) ? cast(b, x, AMP_FLOAT32) : x;
-}
+Tensor *wide(Back *b, Tensor *x) { return x && amp_is_16bit(x->v.dtype) ? cast(b, x, AMP_FLOAT32) : x; }
 
 Tensor *reshape(Back *b, Tensor *x, int ndim, const int64_t *shape) {
     return x && !b->failed ? back_own(b, call_reshape(x, ndim, shape)) : NULL;
@@ -92,25 +84,17 @@ Tensor *expand(Back *b, Tensor *x, int ndim, const int64_t *shape) {
     return x && !b->failed ? back_own(b, call_expand(x, ndim, shape)) : NULL;
 }
 
-Tensor *reshape_like(Back *b, Tensor *x, const TensorMeta *m) {
-    return reshape(b, x, m->ndim, m->shape);
-}
+Tensor *reshape_like(Back *b, Tensor *x, const TensorMeta *m) { return reshape(b, x, m->ndim, m->shape); }
 
-Tensor *expand_like(Back *b, Tensor *x, const TensorMeta *m) {
-    return expand(b, x, m->ndim, m->shape);
-}
+Tensor *expand_like(Back *b, Tensor *x, const TensorMeta *m) { return expand(b, x, m->ndim, m->shape); }
 
 Tensor *transpose(Back *b, Tensor *x, int dim0, int dim1) {
     return x && !b->failed ? back_own(b, call_transpose(x, dim0, dim1)) : NULL;
 }
 
-Tensor *transpose_last(Back *b, Tensor *x) {
-    return transpose(b, x, -2, -1);
-}
+Tensor *transpose_last(Back *b, Tensor *x) { return transpose(b, x, -2, -1); }
 
-Tensor *unsqueeze(Back *b, Tensor *x, int dim) {
-    return x && !b->failed ? back_own(b, call_unsqueeze(x, dim)) : NULL;
-}
+Tensor *unsqueeze(Back *b, Tensor *x, int dim) { return x && !b->failed ? back_own(b, call_unsqueeze(x, dim)) : NULL; }
 
 Tensor *narrow(Back *b, Tensor *x, int dim, int64_t start, int64_t length) {
     Arg arg[MAX_ARGS] = {arg_tensor(x), arg_int(dim), arg_int(start), arg_int(length)};
@@ -180,14 +164,8 @@ static void unreachable(Back *b, const char *why) {
     b->failed = true;
 }
 
-void d_none(Back *b) {
-    unreachable(b, "has no derivative");
-}
+void d_none(Back *b) { unreachable(b, "has no derivative"); }
 
-void d_composite(Back *b) {
-    unreachable(b, "the ops it is made of have derivatives, itself it has none");
-}
+void d_composite(Back *b) { unreachable(b, "the ops it is made of have derivatives, itself it has none"); }
 
-void f_none(Back *b) {
-    unreachable(b, "has no fast derivative");
-}
+void f_none(Back *b) { unreachable(b, "has no fast derivative"); }

@@ -16,8 +16,8 @@
 #include "../node.h"
 
 /* void d_mul(Back *), void f_none(Back *), ... */
-#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast)                                            \
-    void derivative(Back *b);                                                                                                        \
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) \
+    void derivative(Back *b); \
     void fast(Back *b);
 #include "../../core/ops.def"
 #undef OP

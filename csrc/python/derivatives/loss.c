@@ -5,9 +5,7 @@
 
 #include "../classes.h"
 
-static uint64_t softmax_dim(Back *b) {
-    return (uint64_t)1 << dim_of(ARG(1).i, IN_META(0).ndim);
-}
+static uint64_t softmax_dim(Back *b) { return (uint64_t)1 << dim_of(ARG(1).i, IN_META(0).ndim); }
 
 /* y (g - sum g y) */
 void d_softmax(Back *b) {
@@ -30,13 +28,9 @@ static void fast_softmax(Back *b, OpId op) {
     GRAD(0, op_args(b, op, arg));
 }
 
-void f_softmax(Back *b) {
-    fast_softmax(b, OP_softmax_grad);
-}
+void f_softmax(Back *b) { fast_softmax(b, OP_softmax_grad); }
 
-void f_log_softmax(Back *b) {
-    fast_softmax(b, OP_log_softmax_grad);
-}
+void f_log_softmax(Back *b) { fast_softmax(b, OP_log_softmax_grad); }
 
 /* (x - t)^2: 2 (x - t), divided by the number of elements for the mean */
 void d_mse_loss(Back *b) {

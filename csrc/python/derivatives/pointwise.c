@@ -12,9 +12,7 @@ static const double SQRT_PI = 1.77245385090551602729816748334114518;
 static const double SQRT_HALF = 0.707106781186547524400844362104849039;
 static const double SQRT_2_OVER_PI = 0.797884560802865355879892119868763737;
 
-void d_identity(Back *b) {
-    GRAD(0, b->g);
-}
+void d_identity(Back *b) { GRAD(0, b->g); }
 
 void d_zero(Back *b) {
     for (int i = 0; i < b->node->nin; i++) {
@@ -24,94 +22,50 @@ void d_zero(Back *b) {
 
 /* ---- one input ---- */
 
-void d_abs(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_sign, IN(0))));
-}
+void d_abs(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_sign, IN(0)))); }
 
-void d_neg(Back *b) {
-    GRAD(0, neg(b, b->g));
-}
+void d_neg(Back *b) { GRAD(0, neg(b, b->g)); }
 
-void d_exp(Back *b) {
-    GRAD(0, mul(b, b->g, OUT(0)));
-}
+void d_exp(Back *b) { GRAD(0, mul(b, b->g, OUT(0))); }
 
-void d_exp2(Back *b) {
-    GRAD(0, scale(b, mul(b, b->g, OUT(0)), LN2));
-}
+void d_exp2(Back *b) { GRAD(0, scale(b, mul(b, b->g, OUT(0)), LN2)); }
 
-void d_expm1(Back *b) {
-    GRAD(0, mul(b, b->g, plus(b, OUT(0), 1.0)));
-}
+void d_expm1(Back *b) { GRAD(0, mul(b, b->g, plus(b, OUT(0), 1.0))); }
 
-void d_log(Back *b) {
-    GRAD(0, divide(b, b->g, IN(0)));
-}
+void d_log(Back *b) { GRAD(0, divide(b, b->g, IN(0))); }
 
-void d_log2(Back *b) {
-    GRAD(0, divide(b, b->g, scale(b, IN(0), LN2)));
-}
+void d_log2(Back *b) { GRAD(0, divide(b, b->g, scale(b, IN(0), LN2))); }
 
-void d_log10(Back *b) {
-    GRAD(0, divide(b, b->g, scale(b, IN(0), LN10)));
-}
+void d_log10(Back *b) { GRAD(0, divide(b, b->g, scale(b, IN(0), LN10))); }
 
-void d_log1p(Back *b) {
-    GRAD(0, divide(b, b->g, plus(b, IN(0), 1.0)));
-}
+void d_log1p(Back *b) { GRAD(0, divide(b, b->g, plus(b, IN(0), 1.0))); }
 
-void d_sqrt(Back *b) {
-    GRAD(0, divide(b, b->g, scale(b, OUT(0), 2.0)));
-}
+void d_sqrt(Back *b) { GRAD(0, divide(b, b->g, scale(b, OUT(0), 2.0))); }
 
-void d_rsqrt(Back *b) {
-    GRAD(0, mul(b, scale(b, b->g, -0.5), op1k(b, OP_pow, OUT(0), 3.0)));
-}
+void d_rsqrt(Back *b) { GRAD(0, mul(b, scale(b, b->g, -0.5), op1k(b, OP_pow, OUT(0), 3.0))); }
 
-void d_reciprocal(Back *b) {
-    GRAD(0, mul(b, neg(b, b->g), square(b, OUT(0))));
-}
+void d_reciprocal(Back *b) { GRAD(0, mul(b, neg(b, b->g), square(b, OUT(0)))); }
 
-void d_sin(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_cos, IN(0))));
-}
+void d_sin(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_cos, IN(0)))); }
 
-void d_cos(Back *b) {
-    GRAD(0, mul(b, b->g, neg(b, op1(b, OP_sin, IN(0)))));
-}
+void d_cos(Back *b) { GRAD(0, mul(b, b->g, neg(b, op1(b, OP_sin, IN(0))))); }
 
-void d_tan(Back *b) {
-    GRAD(0, mul(b, b->g, plus(b, square(b, OUT(0)), 1.0)));
-}
+void d_tan(Back *b) { GRAD(0, mul(b, b->g, plus(b, square(b, OUT(0)), 1.0))); }
 
-void d_asin(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, one_minus(b, square(b, IN(0))))));
-}
+void d_asin(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, one_minus(b, square(b, IN(0)))))); }
 
-void d_acos(Back *b) {
-    GRAD(0, mul(b, b->g, neg(b, op1(b, OP_rsqrt, one_minus(b, square(b, IN(0)))))));
-}
+void d_acos(Back *b) { GRAD(0, mul(b, b->g, neg(b, op1(b, OP_rsqrt, one_minus(b, square(b, IN(0))))))); }
 
-void d_atan(Back *b) {
-    GRAD(0, divide(b, b->g, plus(b, square(b, IN(0)), 1.0)));
-}
+void d_atan(Back *b) { GRAD(0, divide(b, b->g, plus(b, square(b, IN(0)), 1.0))); }
 
-void d_sinh(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_cosh, IN(0))));
-}
+void d_sinh(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_cosh, IN(0)))); }
 
-void d_cosh(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_sinh, IN(0))));
-}
+void d_cosh(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_sinh, IN(0)))); }
 
 /* tanh and sigmoid: in fp32 like the kernels of f_tanh and f_sigmoid. */
-void d_tanh(Back *b) {
-    GRAD(0, mul(b, wide(b, b->g), one_minus(b, square(b, wide(b, OUT(0))))));
-}
+void d_tanh(Back *b) { GRAD(0, mul(b, wide(b, b->g), one_minus(b, square(b, wide(b, OUT(0)))))); }
 
-void f_tanh(Back *b) {
-    GRAD(0, op2(b, OP_tanh_grad, b->g, OUT(0)));
-}
+void f_tanh(Back *b) { GRAD(0, op2(b, OP_tanh_grad, b->g, OUT(0))); }
 
 void d_sigmoid(Back *b) {
     if (NEED(0)) {
@@ -120,46 +74,26 @@ void d_sigmoid(Back *b) {
     }
 }
 
-void f_sigmoid(Back *b) {
-    GRAD(0, op2(b, OP_sigmoid_grad, b->g, OUT(0)));
-}
+void f_sigmoid(Back *b) { GRAD(0, op2(b, OP_sigmoid_grad, b->g, OUT(0))); }
 
-void d_asinh(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, plus(b, square(b, IN(0)), 1.0))));
-}
+void d_asinh(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, plus(b, square(b, IN(0)), 1.0)))); }
 
-void d_acosh(Back *b) {
-    GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, plus(b, square(b, IN(0)), -1.0))));
-}
+void d_acosh(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_rsqrt, plus(b, square(b, IN(0)), -1.0)))); }
 
-void d_atanh(Back *b) {
-    GRAD(0, divide(b, b->g, one_minus(b, square(b, IN(0)))));
-}
+void d_atanh(Back *b) { GRAD(0, divide(b, b->g, one_minus(b, square(b, IN(0))))); }
 
 /* exp(-x^2), scaled */
-static Tensor *bell(Back *b, Tensor *x, double factor) {
-    return scale(b, op1(b, OP_exp, neg(b, square(b, x))), factor);
-}
+static Tensor *bell(Back *b, Tensor *x, double factor) { return scale(b, op1(b, OP_exp, neg(b, square(b, x))), factor); }
 
-void d_erf(Back *b) {
-    GRAD(0, mul(b, b->g, bell(b, IN(0), 2.0 / SQRT_PI)));
-}
+void d_erf(Back *b) { GRAD(0, mul(b, b->g, bell(b, IN(0), 2.0 / SQRT_PI))); }
 
-void d_erfc(Back *b) {
-    GRAD(0, mul(b, b->g, bell(b, IN(0), -2.0 / SQRT_PI)));
-}
+void d_erfc(Back *b) { GRAD(0, mul(b, b->g, bell(b, IN(0), -2.0 / SQRT_PI))); }
 
-void d_erfinv(Back *b) {
-    GRAD(0, mul(b, b->g, scale(b, op1(b, OP_exp, square(b, OUT(0))), SQRT_PI / 2.0)));
-}
+void d_erfinv(Back *b) { GRAD(0, mul(b, b->g, scale(b, op1(b, OP_exp, square(b, OUT(0))), SQRT_PI / 2.0))); }
 
-void d_square(Back *b) {
-    GRAD(0, mul(b, b->g, scale(b, IN(0), 2.0)));
-}
+void d_square(Back *b) { GRAD(0, mul(b, b->g, scale(b, IN(0), 2.0))); }
 
-void d_nan_to_num(Back *b) {
-    GRAD(0, zero_where(b, b->g, not_(b, op1(b, OP_isfinite, IN(0)))));
-}
+void d_nan_to_num(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1(b, OP_isfinite, IN(0))))); }
 
 /* Passes where min < x < max: not on the bounds, and a NaN lies nowhere. */
 void d_clamp(Back *b) {
@@ -177,13 +111,9 @@ void d_clamp(Back *b) {
     b->grad[0] = zero_where(b, b->g, not_(b, inside));
 }
 
-void d_relu(Back *b) {
-    GRAD(0, zero_where(b, b->g, op1k(b, OP_le, OUT(0), 0.0)));
-}
+void d_relu(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, OUT(0), 0.0))); }
 
-void f_relu(Back *b) {
-    GRAD(0, op2(b, OP_relu_grad, b->g, OUT(0)));
-}
+void f_relu(Back *b) { GRAD(0, op2(b, OP_relu_grad, b->g, OUT(0))); }
 
 /* x Phi(x): Phi(x) + x phi(x) */
 static Tensor *gelu_slope(Back *b, Tensor *x) {
@@ -227,9 +157,7 @@ static Tensor *where(Back *b, Tensor *mask, Tensor *x, Tensor *y) {
     return op_args(b, OP_where, arg);
 }
 
-void d_leaky_relu(Back *b) {
-    GRAD(0, where(b, op1k(b, OP_gt, IN(0), 0.0), b->g, scale(b, b->g, ARG(1).f)));
-}
+void d_leaky_relu(Back *b) { GRAD(0, where(b, op1k(b, OP_gt, IN(0), 0.0), b->g, scale(b, b->g, ARG(1).f))); }
 
 /* The exponential is formed of min(x, 0): its overflow on the side not taken would come back as NaN in the second derivative. */
 void d_elu(Back *b) {
@@ -247,9 +175,7 @@ void d_softplus(Back *b) {
     }
 }
 
-void d_logsigmoid(Back *b) {
-    GRAD(0, mul(b, wide(b, b->g), op1(b, OP_sigmoid, neg(b, wide(b, IN(0))))));
-}
+void d_logsigmoid(Back *b) { GRAD(0, mul(b, wide(b, b->g), op1(b, OP_sigmoid, neg(b, wide(b, IN(0)))))); }
 
 /* ---- two inputs ---- */
 
@@ -345,9 +271,7 @@ void d_hypot(Back *b) {
 }
 
 /* g, halved where both inputs are equal: they share it. */
-static Tensor *halved_at_ties(Back *b) {
-    return where(b, op2(b, OP_eq, IN(0), IN(1)), scale(b, b->g, 0.5), b->g);
-}
+static Tensor *halved_at_ties(Back *b) { return where(b, op2(b, OP_eq, IN(0), IN(1)), scale(b, b->g, 0.5), b->g); }
 
 /* The winner gets the gradient; with a NaN there is none, and both get it. */
 static void share(Back *b, OpId loses, OpId wins) {
@@ -358,13 +282,9 @@ static void share(Back *b, OpId loses, OpId wins) {
     }
 }
 
-void d_maximum(Back *b) {
-    share(b, OP_lt, OP_gt);
-}
+void d_maximum(Back *b) { share(b, OP_lt, OP_gt); }
 
-void d_minimum(Back *b) {
-    share(b, OP_gt, OP_lt);
-}
+void d_minimum(Back *b) { share(b, OP_gt, OP_lt); }
 
 /* fmax, fmin: a NaN loses, of two the second. */
 static void share_without_nan(Back *b, OpId wins_or_equal, OpId wins) {
@@ -376,13 +296,9 @@ static void share_without_nan(Back *b, OpId wins_or_equal, OpId wins) {
     GRAD(1, zero_where(b, g, op2(b, OP_logical_or, op2(b, wins, IN(0), IN(1)), second_nan)));
 }
 
-void d_fmax(Back *b) {
-    share_without_nan(b, OP_ge, OP_gt);
-}
+void d_fmax(Back *b) { share_without_nan(b, OP_ge, OP_gt); }
 
-void d_fmin(Back *b) {
-    share_without_nan(b, OP_le, OP_lt);
-}
+void d_fmin(Back *b) { share_without_nan(b, OP_le, OP_lt); }
 
 void d_copysign(Back *b) {
     GRAD(0, mul(b, b->g, mul(b, op1(b, OP_sign, IN(0)), op1(b, OP_sign, OUT(0)))));
@@ -424,9 +340,7 @@ void d_masked_fill(Back *b) {
 
 /* ---- copies and fills ---- */
 
-void d_to_copy(Back *b) {
-    GRAD(0, on_device(b, b->g, IN_META(0).device));
-}
+void d_to_copy(Back *b) { GRAD(0, on_device(b, b->g, IN_META(0).device)); }
 
 void d_copy(Back *b) {
     GRAD(0, zeros_like(b, b->g));

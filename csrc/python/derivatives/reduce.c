@@ -17,16 +17,25 @@ static Reduction reduction_of(Back *b) {
     const Arg *dims = NULL;
     bool keepdim = false;
     switch (node_op(b)) {
-    case OP_sum_dim: case OP_mean_dim: case OP_prod_dim: case OP_amax: case OP_amin: case OP_max_dim: case OP_min_dim:
+    case OP_sum_dim:
+    case OP_mean_dim:
+    case OP_prod_dim:
+    case OP_amax:
+    case OP_amin:
+    case OP_max_dim:
+    case OP_min_dim:
         dims = &ARG(1);
         keepdim = ARG(2).i;
         break;
-    case OP_var: case OP_std: case OP_var_dim: case OP_std_dim: case OP_vector_norm:
+    case OP_var:
+    case OP_std:
+    case OP_var_dim:
+    case OP_std_dim:
+    case OP_vector_norm:
         dims = &ARG(1);
         keepdim = ARG(3).i;
         break;
-    default:
-        break;
+    default: break;
     }
     if (node_op(b) == OP_vector_norm) {
         dims = &ARG(2);
@@ -55,9 +64,7 @@ static Tensor *with_dims(Back *b, Tensor *t, const Reduction *r) {
     return reshape(b, t, m->ndim, shape);
 }
 
-static Tensor *spread(Back *b, Tensor *t, const Reduction *r) {
-    return expand_like(b, with_dims(b, t, r), &IN_META(0));
-}
+static Tensor *spread(Back *b, Tensor *t, const Reduction *r) { return expand_like(b, with_dims(b, t, r), &IN_META(0)); }
 
 void d_sum(Back *b) {
     Reduction r = reduction_of(b);
@@ -155,12 +162,11 @@ void d_prod(Back *b) {
 
 static double correction_of(Back *b) {
     switch (node_op(b)) {
-    case OP_var_unbiased: case OP_std_unbiased:
-        return ARG(1).i ? 1.0 : 0.0;
-    case OP_var_dim: case OP_std_dim:
-        return ARG(2).i ? 1.0 : 0.0;
-    default:
-        return ARG(2).kind == ARG_NONE ? 1.0 : ARG(2).num.f;
+    case OP_var_unbiased:
+    case OP_std_unbiased: return ARG(1).i ? 1.0 : 0.0;
+    case OP_var_dim:
+    case OP_std_dim: return ARG(2).i ? 1.0 : 0.0;
+    default: return ARG(2).kind == ARG_NONE ? 1.0 : ARG(2).num.f;
     }
 }
 
@@ -223,9 +229,7 @@ void d_vector_norm(Back *b) {
 /* ---- scans ---- */
 
 /* Sums from each element to the end. */
-static Tensor *sum_onwards(Back *b, Tensor *x, int dim) {
-    return flip(b, op_int(b, OP_cumsum, flip(b, x, dim), dim), dim);
-}
+static Tensor *sum_onwards(Back *b, Tensor *x, int dim) { return flip(b, op_int(b, OP_cumsum, flip(b, x, dim), dim), dim); }
 
 void d_cumsum(Back *b) {
     int ndim = IN_META(0).ndim;

@@ -5,22 +5,14 @@
 
 #include "../classes.h"
 
-void d_reshape(Back *b) {
-    GRAD(0, reshape_like(b, b->g, &IN_META(0)));
-}
+void d_reshape(Back *b) { GRAD(0, reshape_like(b, b->g, &IN_META(0))); }
 
 /* The engine sums over what was broadcast. */
-void d_expand(Back *b) {
-    GRAD(0, b->g);
-}
+void d_expand(Back *b) { GRAD(0, b->g); }
 
-void d_transpose(Back *b) {
-    GRAD(0, IN_META(0).ndim == 0 ? b->g : transpose(b, b->g, (int)ARG(1).i, (int)ARG(2).i));
-}
+void d_transpose(Back *b) { GRAD(0, IN_META(0).ndim == 0 ? b->g : transpose(b, b->g, (int)ARG(1).i, (int)ARG(2).i)); }
 
-void d_t(Back *b) {
-    GRAD(0, IN_META(0).ndim < 2 ? b->g : transpose(b, b->g, 0, 1));
-}
+void d_t(Back *b) { GRAD(0, IN_META(0).ndim < 2 ? b->g : transpose(b, b->g, 0, 1)); }
 
 void d_permute(Back *b) {
     int64_t inverse[AMP_MAX_DIMS];
@@ -39,13 +31,9 @@ void d_flip(Back *b) {
     GRAD(0, op_args(b, OP_flip, arg));
 }
 
-void d_tril(Back *b) {
-    GRAD(0, op_int(b, OP_tril, b->g, ARG(1).i));
-}
+void d_tril(Back *b) { GRAD(0, op_int(b, OP_tril, b->g, ARG(1).i)); }
 
-void d_triu(Back *b) {
-    GRAD(0, op_int(b, OP_triu, b->g, ARG(1).i));
-}
+void d_triu(Back *b) { GRAD(0, op_int(b, OP_triu, b->g, ARG(1).i)); }
 
 /* ---- parts of a dimension ---- */
 
@@ -134,13 +122,31 @@ void d_cat(Back *b) {
 
 /* ---- as_strided ---- */
 
-/* Fills out[] with the element numbers, counted from the input's first element, that the window shows. False: one lies before it. */
-static bool window_elements(int ndim, const int64_t *shape, const int64_t *stride, int64_t offset, int64_t numel, int64_t *out) {
-    int64_t at[AMP_MAX_DIMS] = {0}, element = offset;
-    for (int64_t i = 0; i < numel; i++) {
-        if (element < 0) {
-            return false;
+/* A range of storage elements, [begin, end). */
+typedef struct Range {
+    int64_t begin, end;
+} Range;
+
+static Range cover(Range r, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset) {
+    Range mine = {offset, offset + 1};
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] == 0) {
+            return r;
         }
+        int64_t reach = (shape[d] - 1) * stride[d];
+        mine.begin += reach < 0 ? reach : 0;
+        mine.end += reach > 0 ? reach : 0;
+    }
+    if (r.begin == r.end) {
+        return mine;
+    }
+    return (Range){mine.begin < r.begin ? mine.begin : r.begin, mine.end > r.end ? mine.end : r.end};
+}
+
+/* Writes the storage element that each element of the window shows; the first one is `first`. */
+static void window_elements(int ndim, const int64_t *shape, const int64_t *stride, int64_t first, int64_t numel, int64_t *out) {
+    int64_t at[AMP_MAX_DIMS] = {0}, element = first;
+    for (int64_t i = 0; i < numel; i++) {
         out[i] = element;
         for (int d = ndim - 1; d >= 0; d--) {
             element += stride[d];
@@ -151,32 +157,47 @@ static bool window_elements(int ndim, const int64_t *shape, const int64_t *strid
             at[d] = 0;
         }
     }
-    return true;
 }
 
-/* The window may show an element several times (overlap, stride 0): each showing adds to its gradient. The input is taken as contiguous
- * and as beginning its storage. */
+/* Where the input lies in its storage: as the node says, or contiguous from the first element on. */
+static int64_t input_layout(const Node *n, const TensorMeta *m, int64_t *stride) {
+    if (n->slice) {
+        memcpy(stride, n->slice->base_stride, (size_t)m->ndim * sizeof *stride);
+        return n->slice->base_offset;
+    }
+    amp_contiguous_strides(m->ndim, m->shape, stride);
+    return 0;
+}
+
+/* By way of a flat gradient of the storage:
+ *
+ *     window of g  --scatter_add-->  storage  --as_strided-->  gradient of the input
+ *
+ * The window may show an element several times (overlap, stride 0): each showing adds. What it shows outside of the input is lost. An
+ * input whose own elements overlap gets the whole sum at each of them. */
 void d_as_strided(Back *b) {
     const TensorMeta *m = &IN_META(0);
+    int64_t stride[AMP_MAX_DIMS], input_offset = input_layout(b->node, m, stride);
     if (!NEED(0) || !b->g || b->failed) {
         return;
     }
-    if (b->g->v.device == AMP_META) {
+    int64_t offset = ARG(3).kind == ARG_NONE ? input_offset : ARG(3).i, numel = b->g->v.numel;
+    Range r = cover((Range){0, 0}, m->ndim, m->shape, stride, input_offset);
+    r = cover(r, ARG(1).n, ARG(1).ints, ARG(2).ints, offset);
+    if (b->g->v.device == AMP_META || amp_numel(m->ndim, m->shape) == 0 || numel == 0) {
         b->grad[0] = zeros_meta(b, b->g, m);
         return;
     }
-    int64_t numel = amp_numel(m->ndim, m->shape), offset = ARG(3).kind == ARG_NONE ? 0 : ARG(3).i;
-    Tensor *index = back_own(b, tensor_new(1, &b->g->v.numel, AMP_INT64, b->g->v.device));
+    int64_t size[1] = {r.end - r.begin}, count[1] = {numel};
+    Tensor *index = back_own(b, tensor_new(1, count, AMP_INT64, b->g->v.device));
     if (!index) {
         return;
     }
-    if (!window_elements(ARG(1).n, ARG(1).ints, ARG(2).ints, offset, b->g->v.numel, (int64_t *)index->v.data)) {
-        PyErr_SetString(PyExc_RuntimeError, "as_strided: the window begins before its input, so it has no gradient. Take the window of the base tensor");
-        b->failed = true;
-        return;
-    }
-    Tensor *flat = scatter_add(b, constant(b, b->g, 1, &numel, 0.0), 0, index, reshape(b, b->g, 1, &b->g->v.numel));
-    b->grad[0] = reshape_like(b, flat, m);
+    window_elements(ARG(1).n, ARG(1).ints, ARG(2).ints, offset - r.begin, numel, (int64_t *)(void *)index->v.data);
+    Tensor *storage = scatter_add(b, constant(b, b->g, 1, size, 0.0), 0, index, reshape(b, b->g, 1, count));
+    Arg arg[MAX_ARGS] = {arg_tensor(storage), arg_ints(m->shape, m->ndim), arg_ints(stride, m->ndim),
+                         arg_int(input_offset - r.begin)};
+    b->grad[0] = op_args(b, OP_as_strided, arg);
 }
 
 /* ---- gather, scatter, advanced indexing ---- */
@@ -204,8 +225,11 @@ static bool saved_indices(Back *b, Arg *arg, Tensor **room, int limit) {
     for (int i = 0; i < n->nlist; i++) {
         room[i] = n->list[i].t;
         if (!room[i] || room[i]->st->version != n->list[i].version) {
-            PyErr_Format(PyExc_RuntimeError, "%s: one of the variables needed for gradient computation has been modified by an inplace operation: an index "
-                         "tensor changed between the forward and the backward pass. Index with a clone of it", amp_rows[n->op].name);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "%s: one of the variables needed for gradient computation has been modified by an inplace operation: an index "
+                "tensor changed between the forward and the backward pass. Index with a clone of it",
+                amp_rows[n->op].name);
             b->failed = true;
             return false;
         }
