@@ -13,7 +13,7 @@ import numpy as np
 # precision: digits after the point; threshold: elements above which the middle is left out; edgeitems: elements kept at
 # each end then; linewidth: characters per line; sci_mode: scientific notation, None decides by the values.
 _DEFAULT = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
-_PROFILES = {
+_PROFILES: dict[str, dict[str, Any]] = {
     "default": _DEFAULT,
     "short": {**_DEFAULT, "precision": 2, "edgeitems": 2},
     "full": {**_DEFAULT, "threshold": math.inf},

@@ -24,7 +24,7 @@ from .serialization import load, save
 
 __all__ = ["CheckFailed", "RecipeError", "end_timer_and_print", "make_model", "run", "start_timer"]
 
-_PUBLISHED = {"size": 4096, "batches": 50, "epochs": 3, "batch_sizes": [128, 256, 512, 513]}
+_PUBLISHED: dict[str, Any] = {"size": 4096, "batches": 50, "epochs": 3, "batch_sizes": [128, 256, 512, 513]}
 _BUDGET = 35.0  # seconds that the default run may spend on timed training
 _LEARNING_RATE = 0.001
 _DIGITS_GOAL = 0.95
@@ -250,7 +250,7 @@ class Trainer:
 
     def train(self, data: list[tuple[Any, Any]], epochs: int, tick: Callable[[], Any] = lambda: None) -> float:
         """All batches, `epochs` times; returns the last loss."""
-        loss = None
+        loss: Any = None
         for _ in range(epochs):
             for inputs, targets in data:
                 loss = self.step(inputs, targets)
@@ -443,7 +443,9 @@ def _compare(plan: Plan, batch: int, show: Callable[[str], Any], tick: Callable[
             abs(losses[0] - losses[1]) <= 0.02 * abs(losses[0]),
             f"both precisions reach the same loss within 2 %: {losses[0]:.6g} and {losses[1]:.6g}",
         )
-    return Comparison(batch, *timings, *losses, plan.batches * plan.epochs, trainer.scaler if trainer else None)
+    (default, mixed), (default_loss, mixed_loss) = timings, losses
+    scaler = trainer.scaler if trainer else None
+    return Comparison(batch, default, mixed, default_loss, mixed_loss, plan.batches * plan.epochs, scaler)
 
 
 def run(args: argparse.Namespace, console: Any) -> int:
@@ -560,7 +562,7 @@ def _print_scales(plan: Plan, comparisons: list[Comparison], show: Callable[[str
 
 def _scale_path(scaler: Any) -> str:
     """The history in words: runs of equal scale are folded."""
-    parts = []
+    parts: list[list[Any]] = []
     for row in scaler.history:
         if parts and parts[-1][0] == row.scale and row.action == "keep":
             parts[-1][2] = row.step
@@ -599,7 +601,7 @@ def _train_digits(device: str, dtype: Any, epochs: int, init_scale: float, seed:
     loader = DataLoader(TensorDataset(images[train], labels[train]), batch_size=64, shuffle=True)
     region = {"device_type": device, "enabled": use_amp, **({"dtype": dtype} if use_amp else {})}
     start_timer(device)
-    loss = None
+    loss: Any = None
     for _ in range(epochs):
         for inputs, targets in loader:
             with torch.autocast(**region):

@@ -274,7 +274,7 @@ def _write_npy(member: Any, array: np.ndarray) -> None:
     flat = array.T if fortran else array
     if not flat.flags.c_contiguous:
         flat = np.ascontiguousarray(flat)
-    raw = memoryview(flat.reshape(-1).view(np.uint8)) if flat.size else memoryview(b"")
+    raw = flat.reshape(-1).view(np.uint8).data if flat.size else memoryview(b"")
     for start in range(0, len(raw), _CHUNK):
         member.write(raw[start : start + _CHUNK])
 
@@ -465,7 +465,7 @@ def _read_npy(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple
             )
         array = np.empty(shape, dtype, order="F" if fortran else "C")
         flat = array.T if fortran else array
-        raw = memoryview(flat.reshape(-1).view(np.uint8)) if nbytes else memoryview(bytearray())
+        raw = flat.reshape(-1).view(np.uint8).data if nbytes else memoryview(bytearray())
         done = 0
         while done < nbytes:
             part = member.read(min(_CHUNK, nbytes - done))
@@ -698,7 +698,7 @@ def save_safetensors(tensors: Mapping[str, Any], path: Any, metadata: Mapping[st
             if array.dtype.byteorder == ">":
                 array = array.astype(array.dtype.newbyteorder("<"))
             if array.size:
-                file.write(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def load_safetensors(path: Any, map_location: Any = None) -> dict[str, Any]:
@@ -747,7 +747,7 @@ def _read_safetensors(file: BinaryIO, size: int, place: Callable[[Any, str], Any
         array = np.empty(shape, dtype)
         if stop > start:
             file.seek(8 + length + start)
-            raw = memoryview(array.reshape(-1).view(np.uint8))
+            raw = array.reshape(-1).view(np.uint8).data
             if file.readinto(raw) != stop - start:  # type: ignore[attr-defined]
                 raise _Bad(f"the data of {name!r} ends early")
         result[name] = place(_C.from_numpy(array), "cpu")

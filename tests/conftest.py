@@ -8,16 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, print_blob=True)
-settings.register_profile(
-    "long", deadline=None, print_blob=True, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 NAME = os.environ.get("AMPNATIVE_TEST_MODULE", "ampnative")
 STATES = ("passed to the record", "ours instead", "not yet", "failed")
-golden_states: dict[str, dict[int, int]] = collections.defaultdict(
-    dict
-)  # file -> record -> the worst state of its tests
+golden_states: dict[str, dict[int, int]] = collections.defaultdict(dict)  # file -> record -> the worst state of its tests
 golden_reasons: dict[str, set] = collections.defaultdict(set)  # line -> records
 
 

@@ -179,7 +179,7 @@ def differences(got: list, want: list, dtype: str, limit: int = 5) -> list[str]:
     """'[index] got, expected' for patterns that differ, NaN payloads aside."""
     if len(got) != len(want):
         return [f"{len(got)} elements, expected {len(want)}"]
-    pairs = zip(without_payload(got, dtype), without_payload(want, dtype))
+    pairs = zip(without_payload(got, dtype), without_payload(want, dtype), strict=True)
     hexed = (lambda v: v if v == NAN else hex(v)) if dtype in FLOATS else repr
     return [f"[{i}] got {hexed(a)}, expected {hexed(b)}" for i, (a, b) in enumerate(pairs) if a != b][:limit]
 
@@ -194,7 +194,7 @@ def assert_close(got: list, want: list, dtype: str, rtol: float, atol: float = 0
     """Values within rtol and atol; inf, NaN and zeros exactly (the sign of zero too)."""
     assert len(got) == len(want), f"{what}: {len(got)} elements, expected {len(want)}"
     a, b = (array_from_bits(v, dtype).astype(np.float64) for v in (got, want))
-    for i, (x, y) in enumerate(zip(a.tolist(), b.tolist())):
+    for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
         if got[i] == want[i] or (np.isnan(x) and np.isnan(y)):
             continue
         special = not np.isfinite(x) or not np.isfinite(y) or (atol == 0 and (x == 0 or y == 0))
@@ -279,7 +279,7 @@ def outcome(fn, show=lambda v: v) -> dict:
         warnings.simplefilter("always")
         try:
             result = {"value": show(fn())}
-        except Exception as exc:  # noqa: BLE001 - every kind of failure is data here
+        except Exception as exc:
             result = {"error": type(exc).__name__, "message": str(exc)}
     result["warnings"] = [[w.category.__name__, str(w.message)] for w in caught]
     return result
@@ -318,7 +318,7 @@ def warnings_difference(got: dict, want: dict) -> str | None:
     given, expected = got.get("warnings", []), want.get("warnings", [])
     if [w[0] for w in given] != [w[0] for w in expected]:
         return f"warnings {given}, expected {expected}"
-    for (_, message), (_, phrase) in zip(given, expected):
+    for (_, message), (_, phrase) in zip(given, expected, strict=True):
         lost = _phrase_missing(phrase, message)
         if lost:
             return f"warning {message!r} lacks the phrase {lost!r}"
@@ -327,8 +327,6 @@ def warnings_difference(got: dict, want: dict) -> str | None:
 
 def _brief(result: dict) -> str:
     text = (
-        f"{result['error']} ({result.get('message', result.get('phrase'))})"
-        if "error" in result
-        else repr(result.get("value"))
+        f"{result['error']} ({result.get('message', result.get('phrase'))})" if "error" in result else repr(result.get("value"))
     )
     return text if len(text) < 300 else text[:300] + "..."

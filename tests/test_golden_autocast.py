@@ -98,7 +98,7 @@ def on_fresh_thread(fn):
     def body():
         try:
             box.append((fn(), None))
-        except BaseException as exc:  # noqa: BLE001 - handed to the caller
+        except BaseException as exc:
             box.append((None, exc))
 
     thread = threading.Thread(target=body)
@@ -155,7 +155,7 @@ class Replay:
         if name in self.refused and kind != "make":
             return
         self.refused.discard(name)
-        if kind == "enter" and self.open.get(name) or kind == "decorate_and_call" and op[2] > 0:
+        if (kind == "enter" and self.open.get(name)) or (kind == "decorate_and_call" and op[2] > 0):
             self.ours("an instance entered while entered keeps a stack of states")
         show = (lambda v: v) if kind in SHOWN_AS_IS else shown
         got = outcome(lambda: getattr(self.program, kind)(*op[1:]), show)

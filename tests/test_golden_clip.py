@@ -82,9 +82,7 @@ def test_clip(record):
     params = []
     for g in record["grads"]:
         params.append(
-            torch.nn.Parameter(
-                torch.zeros(2) if g is None else torch.zeros(g["shape"], dtype=getattr(torch, g["tensor"]))
-            )
+            torch.nn.Parameter(torch.zeros(2) if g is None else torch.zeros(g["shape"], dtype=getattr(torch, g["tensor"])))
         )
         params[-1].grad = None if g is None else build(g)
     total = fitting_norm(record, kwargs)
@@ -123,11 +121,9 @@ def check_fitting(record, kwargs, total, got, out):
     want = tensor_from_bits([0], dtype, [])
     with np.errstate(over="ignore"):
         returned = narrow(np.array([total]), dtype)
-    assert_close(
-        got["value"]["bits"], returned.view(f"u{want.element_size()}").tolist(), dtype, record["rtol"], what="norm"
-    )
+    assert_close(got["value"]["bits"], returned.view(f"u{want.element_size()}").tolist(), dtype, record["rtol"], what="norm")
     coefficient = 1.0 if record["fn"] == "get_total_norm" else clip_coefficient(kwargs["max_norm"], total)
-    for index, (g, mine) in enumerate(zip(record["grads"], out)):
+    for index, (g, mine) in enumerate(zip(record["grads"], out, strict=True)):
         if g is not None:
             clipped = narrow(array_from_bits(g["bits"], g["tensor"]).astype(np.float64) * coefficient, g["tensor"])
             assert_close(

@@ -13,9 +13,7 @@ def exact(record) -> list[int]:
     values = array_from_bits(record["in"], record["from"]).astype(np.float64)
     rounded = np.array([round_once(float(v), record["to"]) for v in values])
     target = array_from_bits([], record["to"]).dtype
-    narrow = (
-        rounded if record["to"] == "float64" else rounded.astype(np.float32).astype(target)
-    )  # exact: the value fits
+    narrow = rounded if record["to"] == "float64" else rounded.astype(np.float32).astype(target)  # exact: the value fits
     return narrow.view(WIDTH[record["to"]]).tolist()
 
 

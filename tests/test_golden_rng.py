@@ -61,7 +61,7 @@ def assert_match(got, spec, where):
         assert_bits(got, want, dtype, where)
         return
     a, b = array_from_bits(got, dtype), array_from_bits(want, dtype)
-    for i, (x, y) in enumerate(zip(got, want)):
+    for i, (x, y) in enumerate(zip(got, want, strict=True)):
         near = ulp_distance(x, y, 8 * a.itemsize) <= match["ulp"] or abs(float(a[i]) - float(b[i])) <= match["atol"]
         assert near, f"{where}[{i}] ({dtype}): got {float(a[i])!r}, expected {float(b[i])!r} within {match}"
 

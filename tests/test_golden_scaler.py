@@ -6,6 +6,7 @@ honest.
 """
 
 import copy
+import itertools
 import pickle
 from functools import partial
 
@@ -45,9 +46,7 @@ class Session:
     def __init__(self, record):
         self.scaler = torch.amp.GradScaler(**record["init"])
         self.optimizers = [
-            CountingOptimizer(
-                [torch.nn.Parameter(torch.zeros(shape, dtype=getattr(torch, dtype))) for dtype, shape in params]
-            )
+            CountingOptimizer([torch.nn.Parameter(torch.zeros(shape, dtype=getattr(torch, dtype))) for dtype, shape in params])
             for params in record["optimizers"]
         ]
 
@@ -157,16 +156,10 @@ def reason_for_ours(op, args, recorded, scale_before):
     """Why our rule, not the record, holds for this call; None if the record does."""
     if op == "update" and args and _one_element(args[0]) and args[0]["shape"] and not args[0].get("requires_grad"):
         return (
-            "update() takes a one-element tensor of any number of dimensions"
-            if recorded.get("error") == "RuntimeError"
-            else None
+            "update() takes a one-element tensor of any number of dimensions" if recorded.get("error") == "RuntimeError" else None
         )
-    rows = (
-        [[float(scale_before).hex(), None, None], *recorded["value"]["rows"]]
-        if op == "run" and "value" in recorded
-        else []
-    )
-    stepped = [float.fromhex(before[0]) for before, row in zip(rows, rows[1:]) if row[2]]
+    rows = [[float(scale_before).hex(), None, None], *recorded["value"]["rows"]] if op == "run" and "value" in recorded else []
+    stepped = [float.fromhex(before[0]) for before, row in itertools.pairwise(rows) if row[2]]
     if op in ("step", "unscale_") and "error" not in recorded:
         stepped = [scale_before]
     with np.errstate(over="ignore"):

@@ -34,11 +34,7 @@ class Model:
         return torch.nn.functional.linear(hidden, w2, b2)
 
     def loss(self, out, y):
-        return (
-            torch.nn.functional.mse_loss(out, y)
-            if self.setup["task"] == "mse"
-            else torch.nn.functional.cross_entropy(out, y)
-        )
+        return torch.nn.functional.mse_loss(out, y) if self.setup["task"] == "mse" else torch.nn.functional.cross_entropy(out, y)
 
 
 class Run:
@@ -64,7 +60,7 @@ class Run:
 
     def load(self, saved):
         with torch.no_grad():
-            for p, value in zip(self.model.params, saved["weights"]):
+            for p, value in zip(self.model.params, saved["weights"], strict=True):
                 p.copy_(value)
         self.optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
         self.scaler.load_state_dict(saved["scaler"])
@@ -88,7 +84,7 @@ class Run:
         before = [array(p) for p in model.params]
         finite = all(np.isfinite(array(p.grad)).all() for p in model.params)
         scaler.step(self.optimizer)
-        moved = any(not np.array_equal(a, array(p), equal_nan=True) for a, p in zip(before, model.params))
+        moved = any(not np.array_equal(a, array(p), equal_nan=True) for a, p in zip(before, model.params, strict=True))
         scaler.update()
         self.optimizer.zero_grad()
         return {
@@ -140,10 +136,7 @@ def check_weights(run, record, what):
 
 def optimizer_state(state):
     """The state dict's per-parameter part as the recorder writes it."""
-    return [
-        {k: spec_of(v) if isinstance(v, torch.Tensor) else v for k, v in state["state"].get(i, {}).items()}
-        for i in range(4)
-    ]
+    return [{k: spec_of(v) if isinstance(v, torch.Tensor) else v for k, v in state["state"].get(i, {}).items()} for i in range(4)]
 
 
 def outline(state):
@@ -160,7 +153,7 @@ def outline(state):
 def from_record(record, run):
     """The recorded saved state as the dicts that load_state_dict takes."""
     saved, setup = record["saved"], run.model.setup
-    weights = [tensor_from_bits(b, "float32", setup[k]["shape"]) for k, b in zip(WEIGHTS, saved["weights"])]
+    weights = [tensor_from_bits(b, "float32", setup[k]["shape"]) for k, b in zip(WEIGHTS, saved["weights"], strict=True)]
     state = {
         i: {k: build(v) if isinstance(v, dict) else v for k, v in entry.items()}
         for i, entry in enumerate(saved["optimizer"])
@@ -183,9 +176,7 @@ def test_run(record):
 
     resumed = Run(setup, config)
     resumed.load(saved)
-    assert resumed.steps(config["save_at"], config["steps"]) == rows[config["save_at"] :], (
-        "resuming is not bit-identical"
-    )
+    assert resumed.steps(config["save_at"], config["steps"]) == rows[config["save_at"] :], "resuming is not bit-identical"
     assert resumed.weight_bits() == run.weight_bits(), "resuming is not bit-identical"
 
     taken_over = Run(setup, config)

@@ -33,14 +33,14 @@ def fp32(pattern):
 @records("unscale")
 def test_unscale(record):
     bases = [tensor_from_bits(g["in"], g["dtype"], g["shape"]) for g in record["grads"]]
-    views = [view_of(base, g["layout"]) for base, g in zip(bases, record["grads"])]
+    views = [view_of(base, g["layout"]) for base, g in zip(bases, record["grads"], strict=True)]
     found = tensor_from_bits([record["found_inf_in"]], "float32", [])
     inverse = tensor_from_bits([record["inv_scale"]], "float32", [])
     got = outcome(lambda: torch._amp_foreach_non_finite_check_and_unscale_(views, found, inverse))
     want = {key: record[key] for key in ("error", "phrase") if key in record} or {"value": None}
     assert outcome_difference(got, want) is None, outcome_difference(got, want)
     assert_bits(bits(found), [record["found_inf"]], "float32", "found_inf")
-    for index, (base, g) in enumerate(zip(bases, record["grads"])):
+    for index, (base, g) in enumerate(zip(bases, record["grads"], strict=True)):
         assert_bits(bits(base), g["out"], g["dtype"], f"gradient {index}")
     assert bits(inverse) == [record["inv_scale"]]
 
@@ -49,12 +49,12 @@ def test_unscale(record):
 def test_twin_of_unscale(row):
     """The slow twin that other tests rely on agrees with the record."""
     bases = [array_from_bits(g["in"], g["dtype"]).reshape(g["shape"]).copy() for g in row["grads"]]
-    views = [LAYOUTS[g["layout"]](base) for base, g in zip(bases, row["grads"])]
+    views = [LAYOUTS[g["layout"]](base) for base, g in zip(bases, row["grads"], strict=True)]
     out, found = unscale(views, fp32(row["inv_scale"]), fp32(row["found_inf_in"]))
-    for view, values in zip(views, out):
+    for view, values in zip(views, out, strict=True):
         view[...] = values
     assert np.array_equal([found], [fp32(row["found_inf"])], equal_nan=True)
-    for base, g in zip(bases, row["grads"]):
+    for base, g in zip(bases, row["grads"], strict=True):
         patterns = base.reshape(-1).view({2: np.uint16, 4: np.uint32, 8: np.uint64}[base.itemsize]).tolist()
         assert_bits(patterns, g["out"], g["dtype"], "twin")
 
@@ -77,8 +77,6 @@ def test_update_scale(record):
 def test_twin_of_update_scale(row):
     """The slow twin that other tests rely on agrees with the record."""
     factors = float.fromhex(row["growth"]), float.fromhex(row["backoff"]), row["interval"]
-    scale, tracker = update_scale(
-        array_from_bits([row["scale"]], "float32")[0], row["tracker"], fp32(row["found_inf"]), *factors
-    )
+    scale, tracker = update_scale(array_from_bits([row["scale"]], "float32")[0], row["tracker"], fp32(row["found_inf"]), *factors)
     assert_bits([int(np.array(scale).view(np.uint32))], [row["new_scale"]], "float32", "twin")
     assert tracker == row["new_tracker"]

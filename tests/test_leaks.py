@@ -7,7 +7,7 @@ import pytest
 from golden_tools import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "bench"))
-from leak_check import AmpLoop, growth  # noqa: E402
+from leak_check import AmpLoop, growth
 
 pytestmark = pytest.mark.slow  # a sanitizer's own bookkeeping grows with every allocation
 
@@ -28,5 +28,5 @@ def test_the_loop_really_trains_and_skips():
         loop.step()
         scales.append(loop.scaler.get_scale())
     assert len(set(scales)) > 2 and scales[8] == float("inf") and scales[9] == 1024.0
-    assert any(not torch.equal(a, b) for a, b in zip(start, loop.model.parameters()))
+    assert any(not torch.equal(a, b) for a, b in zip(start, loop.model.parameters(), strict=True))
     assert all(torch.isfinite(p).all().item() for p in loop.model.parameters())

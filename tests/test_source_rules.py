@@ -36,12 +36,9 @@ def tracked() -> list[str]:
     )
     if git and git.returncode == 0:
         return [p for p in git.stdout.split("\n") if p and (ROOT / p).is_file()]
-    skipped = {".git", "build", ".venv", "__pycache__", "dist"}
-    return [
-        str(p.relative_to(ROOT))
-        for p in ROOT.rglob("*")
-        if p.is_file() and not skipped & set(p.relative_to(ROOT).parts)
-    ]
+    skipped = {".git", "build", ".venv", "__pycache__", "dist", ".hypothesis", ".pytest_cache", ".ruff_cache"}
+    paths = [p.relative_to(ROOT) for p in ROOT.rglob("*") if p.is_file()]
+    return [str(p) for p in paths if not skipped & set(p.parts) and ".egg-info" not in str(p) and p.suffix not in (".so", ".pyd")]
 
 
 FILES = tracked()
@@ -77,9 +74,9 @@ def test_numpy_headers_only_in_array_c():
 
 
 def test_cpuid_only_in_cpu_features():
-    assert using(
-        r"#\s*include\s*<cpuid\.h>|__get_cpuid|__cpuid|__builtin_cpu_(supports|init)|_xgetbv", source=text
-    ) <= {"csrc/cpu/cpu_features.c"}
+    assert using(r"#\s*include\s*<cpuid\.h>|__get_cpuid|__cpuid|__builtin_cpu_(supports|init)|_xgetbv", source=text) <= {
+        "csrc/cpu/cpu_features.c"
+    }
 
 
 def test_dlopen_only_where_libraries_are_loaded():
@@ -93,20 +90,12 @@ def test_no_exit_abort_printf():
 
 def test_kernels_do_not_read_the_environment_except_through_features():
     """Settings travel in Call; the environment is read by the file that owns the setting."""
-    assert not {
-        p for p in using(r"\bgetenv\s*\(", "csrc/cpu/") if p not in ("csrc/cpu/cpu_features.c", "csrc/cpu/memory.c")
-    }
+    assert not {p for p in using(r"\bgetenv\s*\(", "csrc/cpu/") if p not in ("csrc/cpu/cpu_features.c", "csrc/cpu/memory.c")}
 
 
 def test_no_long_files():
-    sources = [
-        p
-        for p in FILES
-        if p.startswith(("csrc/", "cuda/", "ampnative/", "tests/")) and not p.startswith("tests/golden/")
-    ]
-    lengths = {
-        p: text(p).count("\n") for p in sources if p.endswith((".c", ".h", ".def", ".cu", ".cuh", ".py", ".pyi"))
-    }
+    sources = [p for p in FILES if p.startswith(("csrc/", "cuda/", "ampnative/", "tests/")) and not p.startswith("tests/golden/")]
+    lengths = {p: text(p).count("\n") for p in sources if p.endswith((".c", ".h", ".def", ".cu", ".cuh", ".py", ".pyi"))}
     assert not {p: n for p, n in lengths.items() if n > MAX_LINES and not p.endswith("_C.pyi")}
 
 
@@ -137,9 +126,7 @@ def test_header_compiles_alone(header, tmp_path):
         pytest.skip("no C compiler")
     if not re.search(r"#\s*ifndef\s+\w+_H\b|#\s*pragma\s+once", text(header)):
         assert text(header).startswith("/*"), f"{header}: a template says at its top what it needs"
-        assert using(rf'#\s*include\s*"(.*/)?{Path(header).name}"', source=text), (
-            f"{header}: nobody includes this template"
-        )
+        assert using(rf'#\s*include\s*"(.*/)?{Path(header).name}"', source=text), f"{header}: nobody includes this template"
         return
 
     unit = tmp_path / "unit.c"

@@ -27,6 +27,7 @@ _FP32_MAX = 3.4028234663852886e38
 _EXPLAINED_STEPS = 32  # skipped steps that explain() remembers
 
 _Tensor = _C.Tensor
+_ScaleHistory = _history.ScaleHistory
 _float16 = _C.float16
 _float32 = _C.float32
 _int32 = _C.int32
@@ -177,7 +178,7 @@ class GradScaler:
             return value * replicator[0].get(device)
         if isinstance(value, abc.Iterable):
             scaled = map(lambda item: self._scale_nested(item, replicator), value)
-            return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled  # type: ignore[call-arg]
+            return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled
         raise ValueError(f"outputs must be a Tensor or an iterable of Tensors, got {type(value).__name__}")
 
     def _lazy_init_scale_growth_tracker(self, device: Any) -> None:
@@ -597,7 +598,7 @@ class GradScaler:
         return self._last_step
 
     @property
-    def history(self) -> _history.ScaleHistory:
+    def history(self) -> _ScaleHistory:
         """One row per ``update()``, see :class:`ScaleHistory`. Assign another ScaleHistory for another capacity."""
         history = self._history
         if history is None:
@@ -607,7 +608,7 @@ class GradScaler:
         return history
 
     @history.setter
-    def history(self, history: _history.ScaleHistory) -> None:
+    def history(self, history: _ScaleHistory) -> None:
         if not isinstance(history, _history.ScaleHistory):
             raise TypeError(f"history must be a ScaleHistory, got {type(history).__name__}")
         self._history = history

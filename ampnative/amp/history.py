@@ -14,8 +14,8 @@ __all__ = ["HistoryRow", "ScaleHistory"]
 
 # One row as it lies in the buffer, without padding:  | step i64 | scale f32 | found_inf f32 | tracker i32 | action u8 |
 _ROW = struct.Struct("=qffiB")
-_PACKED = {"names": ["step", "scale", "found_inf", "tracker", "action"], "formats": ["=i8", "=f4", "=f4", "=i4", "u1"]}
-_SHOWN = {"names": _PACKED["names"], "formats": ["i8", "f4", "f4", "i4", "U8"]}
+_PACKED: Any = {"names": ["step", "scale", "found_inf", "tracker", "action"], "formats": ["=i8", "=f4", "=f4", "=i4", "u1"]}
+_SHOWN: Any = {"names": _PACKED["names"], "formats": ["i8", "f4", "f4", "i4", "U8"]}
 
 ACTIONS = ("keep", "grow", "backoff", "hold", "set")
 KEEP, GROW, BACKOFF, HOLD, SET = range(len(ACTIONS))

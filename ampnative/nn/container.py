@@ -34,7 +34,8 @@ class _Numbered(Module):
         return modules[_wrapped_index(index, len(modules))]
 
     def _from_list(self, modules: list[Module], names: list[str]) -> Any:
-        return type(self)(modules)
+        same_type: Any = type(self)
+        return same_type(modules)
 
     def _name_at(self, index: int) -> str:
         return list(self._modules)[_wrapped_index(index, len(self._modules))]
@@ -86,7 +87,7 @@ class Sequential(_Numbered):
     @overload
     def __init__(self, *modules: Module) -> None: ...
     @overload
-    def __init__(self, modules: Mapping[str, Module]) -> None: ...
+    def __init__(self, modules: Mapping[str, Module], /) -> None: ...
     def __init__(self, *args: Any) -> None:
         super().__init__()
         named = args[0].items() if len(args) == 1 and isinstance(args[0], Mapping) else ((str(i), m) for i, m in enumerate(args))

@@ -48,6 +48,8 @@ class HuberLoss(_Loss):
 class _WeightedLoss(_Loss):
     """``weight`` is a buffer, so it moves with the module."""
 
+    weight: Tensor | None
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -105,6 +107,8 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
+    pos_weight: Tensor | None
+
     def __init__(
         self,
         weight: Tensor | None = None,

@@ -30,7 +30,8 @@ class _IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class _Hook(NamedTuple):
@@ -52,7 +53,7 @@ class Module(_C.ModuleBase):
 
     def __init__(self) -> None:
         self._parameters = self._buffers = self._modules = ()
-        self._non_persistent_buffers_set = set()
+        self._non_persistent_buffers_set: set[str] = set()
         self._forward_hooks = _HookDict()
         self._forward_pre_hooks = _HookDict()
         self.training = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import _C
 from .._C import Tensor
@@ -35,7 +35,7 @@ class Parameter(Tensor):
         memo[id(self)] = copy
         return copy
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:
         return type(self), (self.detach(), self.requires_grad)
 
     def __repr__(self) -> str:

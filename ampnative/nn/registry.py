@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import _C
 
@@ -60,14 +60,14 @@ class Registry(dict):
         for name, value in dict(items, **more).items():
             self[name] = value
 
-    def __ior__(self, other: Any) -> Registry:
+    def __ior__(self, other: Any) -> Registry:  # type: ignore[misc]
         self.update(other)
         return self
 
     def copy(self) -> dict[str, Any]:
         return dict(self)
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:
         return dict, (dict(self),)
 
 

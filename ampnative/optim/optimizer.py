@@ -278,7 +278,7 @@ def _buckets(params: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
     return list(found.values())
 
 
-def _as_number(key: Any, known: dict[int, Any]) -> Any:
+def _as_number(key: Any, known: dict[Any, Any]) -> Any:
     """Formats with text keys bring parameter numbers back as strings."""
     return int(key) if isinstance(key, str) and key.isdigit() and key not in known else key
 

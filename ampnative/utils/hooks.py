@@ -32,7 +32,7 @@ class RemovableHandle:
 
 def _reference(hooks: dict[int, Any]) -> Callable[[], dict[int, Any] | None]:
     try:
-        return weakref.ref(hooks)  # type: ignore[return-value]
+        return weakref.ref(hooks)
     except TypeError:  # a plain dict
         return lambda: hooks
 

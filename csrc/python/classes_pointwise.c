@@ -78,7 +78,11 @@ int run_UNARY(OpCall *c) {
     if (!x) {
         return -1;
     }
-    Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&x->v}, .out = {&out->v}};
+    Call call;
+    amp_call_init(&call, c->row->op);
+    call.nin = call.nout = 1;
+    call.in[0] = &x->v;
+    call.out[0] = &out->v;
     fill_numbers(c, &call);
     int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, unary), &call, out->v.numel * 16, c->row->name);
     Py_DECREF(x);
@@ -156,7 +160,11 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     if (!out) {
         return -1;
     }
-    Call call = {.op = c->row->op, .nin = (uint8_t)n, .nout = 1, .out = {&out->v}};
+    Call call;
+    amp_call_init(&call, c->row->op);
+    call.nin = (uint8_t)n;
+    call.nout = 1;
+    call.out[0] = &out->v;
     for (int i = 0; i < n; i++) {
         if (!(x[i] = operand(t[i], dtype[i]))) {
             goto done;

@@ -35,10 +35,29 @@ static Numerics product_numerics(void) {
     return (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1};
 }
 
-static int product(const OpCall *c, const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha) {
-    Call call = {.op = OP_mm, .nin = 3, .nout = 1, .in = {a, b, addend}, .out = {out}, .nnum = 2, .num = {beta, alpha}, .numerics = product_numerics()};
+static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha, const char *name) {
+    Call call;
+    amp_call_init(&call, OP_mm);
+    call.nin = 3;
+    call.nout = 1;
+    call.in[0] = a;
+    call.in[1] = b;
+    call.in[2] = addend;
+    call.out[0] = out;
+    call.nnum = 2;
+    call.num[0] = beta;
+    call.num[1] = alpha;
+    call.numerics = product_numerics();
     int64_t k = a->shape[a->ndim - 1];
-    return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gemm), &call, out->numel * (k / 4 + 1), c->row->name);
+    return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gemm), &call, out->numel * (k / 4 + 1), name);
+}
+
+static int product(const OpCall *c, const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha) {
+    return form_product(a, b, addend, out, beta, alpha, c->row->name);
+}
+
+int raw_product(const View *a, const View *b, View *out, const char *name) {
+    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), name);
 }
 
 static int run_matrix(OpCall *c, int ndim) {

@@ -257,7 +257,7 @@ done:
 /* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
 static Node *make_node(PyObject *args) {
     Py_ssize_t n = PyTuple_GET_SIZE(args);
-    Node *node = node_new(NODE_FUNCTION, (int)n, 1);
+    Node *node = node_new(NODE_FUNCTION, (int)n, 1, 0);
     for (Py_ssize_t i = 0; node && i < n; i++) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
         if (tensor_check(o) && (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0)) {
@@ -272,7 +272,7 @@ static Node *with_outputs(Node *first, int nout) {
     if (nout == 1) {
         return (Node *)Py_NewRef((PyObject *)first);
     }
-    Node *node = node_new(NODE_FUNCTION, first->nin, nout);
+    Node *node = node_new(NODE_FUNCTION, first->nin, nout, 0);
     for (int i = 0; node && i < node->nin; i++) {
         node->edge[i] = first->edge[i];
         first->edge[i] = (Edge){NULL, 0};

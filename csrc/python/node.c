@@ -30,7 +30,9 @@ static int meta_set_shape(TensorMeta *m, int ndim, const int64_t *shape) {
             return -1;
         }
     }
-    memcpy(m->shape, shape, (size_t)ndim * sizeof *shape);
+    for (int d = 0; d < ndim; d++) {
+        m->shape[d] = shape[d];
+    }
     return 0;
 }
 
@@ -50,33 +52,38 @@ void meta_clear(TensorMeta *m) {
 
 /* ---- life ---- */
 
-/* Edges, input and output metadata in one block; small ones come from a free list, because nodes come and go with every op. */
+/* Edges, input and output metadata and arguments in one block; small ones come from a free list, because nodes come and go with every
+ * op. */
 typedef struct Block {
     struct Block *next;
 } Block;
-enum { SMALL_IN = 3, SMALL_BLOCKS = 4096 };
+enum { SMALL_IN = 3, SMALL_ARGS = 6, SMALL_BLOCKS = 4096 };
 static Block *small_blocks;
 static int nsmall;
 
-static size_t block_bytes(int nin, int nout) {
-    return (size_t)nin * (sizeof(Edge) + sizeof(TensorMeta)) + (size_t)nout * sizeof(TensorMeta);
+static size_t block_bytes(int nin, int nout, int narg) {
+    return (size_t)nin * (sizeof(Edge) + sizeof(TensorMeta)) + (size_t)nout * sizeof(TensorMeta) + (size_t)narg * sizeof(Arg);
 }
 
-static void *block_take(int nin, int nout) {
-    if (nin <= SMALL_IN && nout == 1) {
-        if (small_blocks) {
-            Block *b = small_blocks;
-            small_blocks = b->next;
-            nsmall--;
-            return b;
-        }
-        return PyMem_Malloc(block_bytes(SMALL_IN, 1));
+static bool is_small(int nin, int nout, int narg) {
+    return nin <= SMALL_IN && nout == 1 && narg <= SMALL_ARGS;
+}
+
+static void *block_take(int nin, int nout, int narg) {
+    if (!is_small(nin, nout, narg)) {
+        return PyMem_Malloc(block_bytes(nin, nout, narg));
     }
-    return PyMem_Malloc(block_bytes(nin, nout));
+    Block *b = small_blocks;
+    if (!b) {
+        return PyMem_Malloc(block_bytes(SMALL_IN, 1, SMALL_ARGS));
+    }
+    small_blocks = b->next;
+    nsmall--;
+    return b;
 }
 
-static void block_give(void *block, int nin, int nout) {
-    if (nin <= SMALL_IN && nout == 1 && nsmall < SMALL_BLOCKS) {
+static void block_give(void *block, int nin, int nout, int narg) {
+    if (is_small(nin, nout, narg) && nsmall < SMALL_BLOCKS) {
         Block *b = block;
         b->next = small_blocks;
         small_blocks = b;
@@ -86,15 +93,24 @@ static void block_give(void *block, int nin, int nout) {
     PyMem_Free(block);
 }
 
-Node *node_new(int op, int nin, int nout) {
+Node *node_new(int op, int nin, int nout, int narg) {
     Node *n;
     if (node_pooled) {
         n = (Node *)PyObject_Init(node_pool[--node_pooled], amp_state.node_type);
     } else if (!(n = PyObject_GC_New(Node, amp_state.node_type))) {
         return NULL;
     }
-    memset((char *)n + sizeof(PyObject), 0, sizeof *n - sizeof(PyObject));
-    char *block = block_take(nin, nout);
+    n->edge = NULL;
+    n->state = 0;
+    n->list = NULL;
+    n->nlist = 0;
+    n->context = n->pre_hooks = n->retain = n->weak = NULL;
+    n->slice = NULL;
+    for (int i = 0; i < SAVED_SLOTS; i++) {
+        n->saved[i] = (Saved){NULL, 0};
+    }
+    n->nin = n->nout = n->narg = 0;
+    char *block = block_take(nin, nout, narg);
     if (!block) {
         Py_DECREF(n);
         PyErr_NoMemory();
@@ -107,6 +123,11 @@ Node *node_new(int op, int nin, int nout) {
     n->edge = (Edge *)(void *)block;
     n->in = (TensorMeta *)(void *)(block + (size_t)nin * sizeof(Edge));
     n->out = n->in + nin;
+    n->arg = (Arg *)(void *)(n->out + nout);
+    n->narg = (uint8_t)narg;
+    for (int i = 0; i < narg; i++) {
+        n->arg[i].kind = ARG_NONE;
+    }
     for (int i = 0; i < nin; i++) {
         n->edge[i] = (Edge){NULL, 0};
     }
@@ -209,7 +230,6 @@ static void node_free(Node *n) {
     for (int i = 0; i < n->narg; i++) {
         free_arg(&n->arg[i]);
     }
-    PyMem_Free(n->arg);
     PyMem_Free(n->list);
     if (n->slice) {
         slice_free(n->slice);
@@ -218,7 +238,7 @@ static void node_free(Node *n) {
         for (int i = 0; i < n->nin + n->nout; i++) {
             meta_clear(&n->in[i]);
         }
-        block_give(n->edge, n->nin, n->nout);
+        block_give(n->edge, n->nin, n->nout, n->narg);
     }
     if (node_pooled < NODE_POOL) {
         node_pool[node_pooled++] = (PyObject *)n;
@@ -282,37 +302,29 @@ static void track(Tensor *t) {
     }
 }
 
-static int copy_args(Node *n, const Arg *arg, int narg) {
-    n->arg = PyMem_Calloc((size_t)narg, sizeof *arg);
-    if (!n->arg) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    n->narg = (uint8_t)narg;
-    for (int i = 0; i < narg; i++) {
-        n->arg[i] = arg[i];
+static int copy_args(Node *n, const Arg *arg) {
+    for (int i = 0; i < n->narg; i++) {
+        Arg *to = &n->arg[i];
+        *to = arg[i];
         if (arg[i].kind == ARG_TENSOR || arg[i].kind == ARG_TENSORS || arg[i].kind == ARG_ANY) {
-            n->arg[i].o = NULL;
+            to->o = NULL;
         } else if (arg[i].kind == ARG_INTS) {
             size_t bytes = (size_t)arg[i].n * sizeof(int64_t);
-            n->arg[i].ints = PyMem_Malloc(bytes ? bytes : 1);
-            if (!n->arg[i].ints) {
-                n->arg[i].kind = ARG_NONE;
-                PyErr_NoMemory();
-                return -1;
-            }
-            if (bytes) {
-                memcpy(n->arg[i].ints, arg[i].ints, bytes);
+            to->ints = PyMem_Malloc(bytes ? bytes : 1);
+            if (to->ints && bytes) {
+                memcpy(to->ints, arg[i].ints, bytes);
             }
         } else if (arg[i].kind == ARG_STR) {
             char *text = PyMem_Malloc(strlen(arg[i].s) + 1);
-            if (!text) {
-                n->arg[i].kind = ARG_NONE;
-                PyErr_NoMemory();
-                return -1;
+            if (text) {
+                strcpy(text, arg[i].s);
             }
-            strcpy(text, arg[i].s);
-            n->arg[i].s = text;
+            to->s = text;
+        }
+        if ((arg[i].kind == ARG_INTS || arg[i].kind == ARG_STR) && !to->o) {
+            to->kind = ARG_NONE;
+            PyErr_NoMemory();
+            return -1;
         }
     }
     return 0;
@@ -465,7 +477,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
     int failed = 0;
     if (wanted) {
         failed = -1;
-        if (!(node = node_new(row->op, n, call->nresult))) {
+        if (!(node = node_new(row->op, n, call->nresult, narg))) {
             goto done;
         }
         for (int i = 0; i < n; i++) {
@@ -481,7 +493,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
                 goto done;
             }
         }
-        if (copy_args(node, arg, narg) < 0 || save_tensors(node, row, call, n, in) < 0 ||
+        if (copy_args(node, arg) < 0 || save_tensors(node, row, call, n, in) < 0 ||
             (row->saves & SAVE_LIST && save_list(node, arg, narg) < 0) || link_results(call, node) < 0) {
             goto done;
         }
@@ -510,7 +522,7 @@ static int64_t offset_of(const Tensor *t) {
  * old history replaces. */
 static int slice_node(Tensor *view, Node *inner) {
     Tensor *base = view->base;
-    Node *n = node_new(NODE_COPY_SLICES, inner->nin, 1);
+    Node *n = node_new(NODE_COPY_SLICES, inner->nin, 1, 0);
     SliceInfo *s = n ? PyMem_Calloc(1, sizeof *s) : NULL;
     if (!s) {
         Py_XDECREF(n);
@@ -556,8 +568,8 @@ int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
     if (t->base && t->fn_version != t->st->version && tensor_requires_grad(t->base) && amp_is_floating(t->v.dtype) &&
         !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
         Arg arg[4] = {{.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
-        Node *n = node_new(OP_as_strided, 1, 1);
-        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg, 4) < 0) {
+        Node *n = node_new(OP_as_strided, 1, 1, 4);
+        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg) < 0) {
             Py_XDECREF(n);
             return -1;
         }

@@ -37,7 +37,7 @@ struct Node {
     Edge *edge;
     TensorMeta *in;             /* nin entries */
     TensorMeta *out;            /* nout entries */
-    Arg *arg;                   /* narg entries; ARG_TENSOR kinds hold no pointer */
+    Arg *arg;                   /* narg entries in edge's block; ARG_TENSOR kinds hold no pointer */
     Saved saved[SAVED_SLOTS];
     Saved *list;                /* nlist entries: saved tensor list (index) */
     int32_t nlist;
@@ -84,8 +84,8 @@ int node_init(PyObject *module);
 bool grad_recording(void);                  /* grad mode is on */
 /* Records a call: makes the node, links results to it. 0 or -1. */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
-/* A bare node with nin edges and nout outputs (metadata still unset); used by autograd.Function. */
-Node *node_new(int op, int nin, int nout);
+/* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
+Node *node_new(int op, int nin, int nout, int narg);
 int meta_set(TensorMeta *m, const Tensor *t);
 void meta_clear(TensorMeta *m);
 int edge_set(Edge *e, Tensor *t);           /* to t's history, or t itself if it is a leaf that requires grad, or nothing */

@@ -19,9 +19,7 @@ ROUND_SECONDS = 1e-3
 def make_mlp(lib, width: int, batch: int, autocast: bool) -> Callable[[], None]:
     """One training step of Linear-ReLU-Linear-ReLU-Linear: zero_grad, forward, MSE, backward, SGD."""
     nn = lib.nn
-    model = nn.Sequential(
-        nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)
-    )
+    model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
     optimizer = lib.optim.SGD(model.parameters(), lr=1e-3)
     loss_of, x, y = nn.MSELoss(), lib.randn(batch, width), lib.randn(batch, width)
 
@@ -99,9 +97,7 @@ def readable(t: float) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--rival", help="a second library with the same names, timed in the same run, for example torch"
-    )
+    parser.add_argument("--rival", help="a second library with the same names, timed in the same run, for example torch")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="write all figures in seconds")

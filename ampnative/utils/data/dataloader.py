@@ -37,7 +37,8 @@ def default_collate(batch: list[Any]) -> Any:
         return batch
     if isinstance(first, Mapping):
         joined = {key: default_collate([sample[key] for sample in batch]) for key in first}
-        return joined if type(first) is dict else type(first)(joined)
+        same_type: Any = type(first)
+        return joined if same_type is dict else same_type(joined)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(default_collate(list(column)) for column in zip(*batch, strict=False)))
     if isinstance(first, (list, tuple)):
@@ -93,7 +94,8 @@ class DataLoader:
         if sampler is None and not stream:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         if batch_size is not None and batch_sampler is None:
-            batch_sampler = BatchSampler(_Forever() if stream else sampler, batch_size, drop_last)
+            indices: Any = _Forever() if stream else sampler
+            batch_sampler = BatchSampler(indices, batch_size, drop_last)
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.num_workers, self.pin_memory, self.timeout, self.worker_init_fn = (

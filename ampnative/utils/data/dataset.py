@@ -89,7 +89,7 @@ class Subset(Dataset):
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:
     """Random disjoint subsets. ``lengths``: sizes that add up to the whole, or fractions that add up to 1."""
     total = len(dataset)
-    sizes = list(lengths)
+    sizes: list[Any] = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         if any(not 0 <= f <= 1 for f in sizes):
             raise ValueError(f"fractions must be between 0 and 1: {lengths}")

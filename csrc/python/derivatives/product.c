@@ -1,4 +1,5 @@
 /* Derivatives of matrix products. */
+#include "../classes.h"
 #include "derivatives.h"
 
 /* mm and bmm: C = A B gives dA = G B^T, dB = A^T G. */
@@ -45,6 +46,61 @@ void d_linear(Back *b) {
     }
     GRAD(0, reshape_like(b, op2(b, OP_mm, g, matrix(b, IN(1), k)), input));
     GRAD(1, reshape_like(b, op2(b, OP_mm, transpose_last(b, g), matrix(b, IN(0), k)), weight));
+    if (b->node->nin > 2) {
+        GRAD(2, b->g);
+    }
+}
+
+/* ---- linear without recording: three kernel calls on views, no graph, no intermediate views as objects ---- */
+
+/* Rows of t's last dimension as a (rows, columns) matrix; t is dense. */
+static View as_rows(const Tensor *t, int64_t columns, int64_t *dims, bool transposed) {
+    View v = t->v;
+    int64_t rows = columns ? t->v.numel / columns : 0;
+    dims[0] = transposed ? columns : rows;
+    dims[1] = transposed ? rows : columns;
+    dims[2] = transposed ? 1 : columns;
+    dims[3] = transposed ? columns : 1;
+    v.ndim = 2;
+    v.shape = dims;
+    v.stride = dims + 2;
+    v.layout = transposed ? 0 : LAYOUT_CONTIGUOUS;
+    return v;
+}
+
+/* An uninitialised gradient for input i, in the frame. */
+static Tensor *fresh(Back *b, int i) {
+    const TensorMeta *m = &IN_META(i);
+    return back_own(b, tensor_new(m->ndim, m->shape, b->g->v.dtype, b->g->v.device));
+}
+
+static Tensor *dense(Back *b, Tensor *t) { return t ? back_own(b, raw_contiguous(t)) : NULL; }
+
+void f_linear(Back *b) {
+    const TensorMeta *weight = &IN_META(1);
+    bool sizes_agree = b->g && weight->ndim == 2 && b->g->v.numel > 0 && weight->shape[1] > 0;
+    if (!sizes_agree) {
+        d_linear(b);
+        return;
+    }
+    int64_t n = weight->shape[0], k = weight->shape[1], dg[4], dx[4], dw[4];
+    Tensor *g = NEED(0) || NEED(1) ? dense(b, b->g) : NULL;
+    if (g && NEED(0)) {
+        Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0) : NULL;
+        if (out) {
+            View vg = as_rows(g, n, dg, false), vw = as_rows(w, k, dw, false), vo = as_rows(out, k, dx, false);
+            b->failed |= raw_product(&vg, &vw, &vo, "linear") < 0;
+            b->grad[0] = out;
+        }
+    }
+    if (g && NEED(1)) {
+        Tensor *x = dense(b, IN(0)), *out = x ? fresh(b, 1) : NULL;
+        if (out) {
+            View vg = as_rows(g, n, dg, true), vx = as_rows(x, k, dx, false), vo = as_rows(out, k, dw, false);
+            b->failed |= raw_product(&vg, &vx, &vo, "linear") < 0;
+            b->grad[1] = out;
+        }
+    }
     if (b->node->nin > 2) {
         GRAD(2, b->g);
     }
