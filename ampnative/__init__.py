@@ -4,8 +4,6 @@ Names are PyTorch's: ``import ampnative as torch``. Ops are rows of one table in
 autocast, their gradients and their docstrings come from there.
 """
 
-from typing import TYPE_CHECKING
-
 from . import _C
 from ._C import (
     Generator,
@@ -57,10 +55,8 @@ from .serialization import load, save
 __version__ = "0.1.0"
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for defined
-
-    def __getattr__(name: str):
-        raise AttributeError(
-            f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
-            "see the README for what exists"
-        )
+def __getattr__(name: str):
+    raise AttributeError(
+        f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
+        "see the README for what exists"
+    )

@@ -36,6 +36,16 @@ def process_state() -> dict:
     return seen
 
 
+@pytest.fixture(autouse=True, scope="session")
+def away_from_the_sources(tmp_path_factory):
+    """Tests run in an empty folder: a process that they start must not import the source tree (where nothing is built)
+    in place of the installed package."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("cwd"))
+    yield
+    os.chdir(before)
+
+
 @pytest.fixture(autouse=True)
 def state_is_left_alone():
     """Autocast, grad mode, default dtype and emulation are the same before and after every test."""

@@ -1,7 +1,7 @@
 """Inputs on which each op of ops.def is differentiated: row id -> examples.
 
-An example is a function of float64 tensors and their values. Values are distinct and keep away from kinks and poles, where one-sided
-slopes differ; those are tested by name in test_autograd.py.
+An example is a function of float64 tensors and their values. Values are distinct and keep away from kinks and poles, where
+one-sided slopes differ; those are tested by name in test_autograd.py.
 """
 
 from __future__ import annotations

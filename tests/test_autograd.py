@@ -347,9 +347,9 @@ def test_inference_tensors():
         assert y.is_inference() and not y.requires_grad and not torch.is_grad_enabled()
         with torch.inference_mode(False):
             assert torch.is_grad_enabled() and (x * 2.0).requires_grad
-    with pytest.raises(RuntimeError, match="[Ii]nference"):
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         y.add_(1.0)
-    with pytest.raises(RuntimeError, match="[Ii]nference"):
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         (x * y).backward()
     (x * (y.clone() * 0.0 + 2.0)).backward()
     assert x.grad.tolist() == [2.0]
@@ -566,7 +566,7 @@ def test_function_trailing_none_and_wrong_types():
     Trailing.apply(x).backward()
     assert x.grad.tolist() == [1.0]
     given = 5
-    with pytest.raises((TypeError, RuntimeError), match="expected Variable|expected.*but got int"):
+    with pytest.raises((TypeError, RuntimeError), match=r"expected Variable|expected.*but got int"):
         Trailing.apply(x).backward()
 
 
@@ -741,7 +741,7 @@ def test_class_targets_are_checked(loss):
 
 def test_cross_entropy_arguments():
     x = torch.zeros(3, 4)
-    with pytest.raises(RuntimeError, match="label_smoothing must be between 0.0 and 1.0"):
+    with pytest.raises(RuntimeError, match=r"label_smoothing must be between 0.0 and 1.0"):
         F.cross_entropy(x, torch.tensor([0, 1, 2]), label_smoothing=1.5)
     with pytest.raises(RuntimeError, match="Expected floating point type for target"):
         F.cross_entropy(x, torch.ones(3, 4, dtype=torch.int64))

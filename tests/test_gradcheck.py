@@ -54,7 +54,7 @@ def double(*values):
 @pytest.mark.parametrize("fast_mode", [False, True])
 def test_a_wrong_derivative_is_found(fast_mode):
     assert torch.autograd.gradcheck(wrong(2.0), (double(1.0, -2.0),), fast_mode=fast_mode)
-    with pytest.raises(RuntimeError, match="Jacobian mismatch|not equal"):
+    with pytest.raises(RuntimeError, match=r"Jacobian mismatch|not equal"):
         torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), fast_mode=fast_mode)
     assert torch.autograd.gradcheck(wrong(2.01), (double(1.0, -2.0),), raise_exception=False, fast_mode=fast_mode) is False
 
@@ -98,8 +98,8 @@ def test_given_weights_of_the_second_derivative():
 
 @pytest.mark.skipif(IS_PYTORCH, reason="PyTorch has no pair of derivatives")
 def test_plain_and_fast_derivatives_are_compared():
-    """Where a row has a fast derivative, gradcheck sees both; here both are taken by hand for 16 bits, where rounding could tell them
-    apart: the plain form is computed in fp32 and rounded once, like the kernel."""
+    """Where a row has a fast derivative, gradcheck sees both; here both are taken by hand for 16 bits, where rounding could
+    tell them apart: the plain form is computed in fp32 and rounded once, like the kernel."""
     rng = np.random.default_rng(0)
     names = {r["name"]: r for r in torch._C.op_rows() if r["fast"] not in ("f_none", None)}
     assert {"relu", "tanh", "sigmoid", "gelu", "softmax", "log_softmax"} <= names.keys()

@@ -489,3 +489,14 @@ def test_scheduler_before_optimizer_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scheduler.step()
+
+
+def test_a_skipped_first_fused_step_leaves_fresh_state():
+    p = torch.nn.Parameter(torch.ones(2, 3))
+    optimizer = torch.optim.AdamW([p], lr=0.1, fused=True)
+    p.grad = torch.full((2, 3), float("inf"))
+    optimizer.found_inf, optimizer.grad_scale = torch.ones(()), None
+    optimizer.step()
+    state = optimizer.state_dict()["state"][0]
+    assert float(state["step"]) == 0 and not state["exp_avg"].any() and not state["exp_avg_sq"].any()
+    assert p.tolist() == [[1.0] * 3] * 2

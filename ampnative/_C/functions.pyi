@@ -2,7 +2,7 @@
 from collections.abc import Sequence
 from typing import Any, overload
 
-from . import Generator, Tensor, _DTypeLike, _DeviceLike, _Ints, _Number, _bool, _float, _int, _return_max, _return_min
+from . import Generator, Tensor, _bool, _DeviceLike, _DTypeLike, _float, _int, _Ints, _Number, _return_max, _return_min
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...

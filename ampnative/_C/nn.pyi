@@ -2,7 +2,7 @@
 from collections.abc import Sequence
 from typing import overload
 
-from . import Tensor, _DTypeLike, _DeviceLike, _Ints, _Number, _bool, _float, _int
+from . import Tensor, _bool, _DeviceLike, _DTypeLike, _float, _int, _Ints, _Number
 
 def _alias(input: Tensor) -> Tensor: ...
 def _index(input: Tensor, indices: Sequence[Tensor], first_dim: _int, adjacent: _int) -> Tensor: ...

@@ -33,7 +33,8 @@ class Function(_C._FunctionBase):
         if vjp is not None:
             return vjp(ctx, *grad_outputs)
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD: "
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD: "
             f"{type(ctx).__name__} has neither"
         )
 

@@ -77,7 +77,7 @@ def _one_hot(output: Any, k: int) -> Any:
 
 
 def _analytical(output: Any, inputs: list, create_graph: bool) -> list[np.ndarray]:
-    """One matrix (elements of input, elements of output) per input. With ``create_graph`` the plain derivatives run, else the fast ones."""
+    """One matrix (elements of input, elements of output) per input; ``create_graph`` runs the plain derivatives, else the fast ones."""
     columns = [_grad([output], inputs, [_one_hot(output, k)], create_graph) for k in range(output.numel())]
     return [
         np.array([c[i].reshape(-1) for c in columns]).reshape(output.numel(), tensor.numel()).T for i, tensor in enumerate(inputs)
@@ -221,9 +221,9 @@ def gradcheck(
 ) -> bool:
     """Compares the gradients of ``func(*inputs)`` with central differences of width ``2 * eps``.
 
-    Every input that requires a gradient (float64, please) and every floating output takes part, each output alone, so that the other
-    outputs of one node are undefined. The derivative is run unrecorded and recorded, and both must agree. ``fast_mode`` checks one random
-    direction. Returns True; a mismatch raises GradcheckError, or returns False without ``raise_exception``.
+    Every input that requires a gradient (float64, please) and every floating output takes part, each output alone, so that the
+    other outputs of one node are undefined. The derivative is run unrecorded and recorded, and both must agree. ``fast_mode``
+    checks one random direction. Returns True; a mismatch raises GradcheckError, or returns False without ``raise_exception``.
     """
     if check_batched_grad or check_batched_forward_grad or check_forward_ad:
         raise NotImplementedError(
@@ -260,8 +260,8 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """The same check for second derivatives: of the gradients of ``func(*inputs)``, weighted by ``grad_outputs`` (random by default),
-    with respect to both the inputs and the weights."""
+    """The same check for second derivatives: of the gradients of ``func(*inputs)``, weighted by ``grad_outputs`` (random by
+    default), with respect to both the inputs and the weights."""
     if check_fwd_over_rev or not check_rev_over_rev:
         raise NotImplementedError("gradgradcheck: forward-mode differentiation does not exist here")
     arguments = _as_tuple(inputs)

@@ -38,6 +38,12 @@ class AdamFamily(Optimizer):
             state["max_exp_avg_sq"] = _zeros_like(param)
         return state
 
+    def _prepare_state(self) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and "exp_avg_sq" not in self.state[p]:
+                    self.state[p].update(self._new_state(group, p))
+
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         state = self.state
         states = [state[p] for p in params]

@@ -122,6 +122,7 @@ class Optimizer:
         if "found_inf" in self.__dict__ or "grad_scale" in self.__dict__:
             skip, grad_scale = self._amp_request()
             if skip:
+                self._prepare_state()
                 return loss
         for group in self.param_groups:
             grads = _C._grads_of(group["params"])
@@ -141,6 +142,9 @@ class Optimizer:
             return False, 1.0
         skip = found_inf is not None and float(found_inf) != 0
         return skip, 1.0 if grad_scale is None else float(grad_scale)
+
+    def _prepare_state(self) -> None:
+        """Makes the state that a first step would make: a skipped one leaves it behind too, as in PyTorch."""
 
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")

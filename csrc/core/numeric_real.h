@@ -51,6 +51,6 @@ AMP_FN REAL R(floor_divide)(REAL a, REAL b) {
 /* From the nearer end, so that weight 0 and 1 give the ends exactly. */
 AMP_FN REAL R(lerp)(REAL a, REAL b, REAL w) { return M(fabs)(w) < C(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w); }
 
-AMP_FN REAL R(relu_grad)(REAL g, REAL y) { return y > 0 ? g : 0; }
+AMP_FN REAL R(relu_grad)(REAL g, REAL y) { return y <= 0 ? 0 : g; } /* a NaN output lets the gradient through */
 AMP_FN REAL R(tanh_grad)(REAL g, REAL y) { return g * (1 - y * y); }
 AMP_FN REAL R(sigmoid_grad)(REAL g, REAL y) { return g * y * (1 - y); }

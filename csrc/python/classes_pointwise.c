@@ -191,6 +191,14 @@ static bool is_bitwise(int op) {
 
 static int binary_dtype_checks(const OpCall *c, int common) {
     int op = c->row->op;
+    Tensor *exponent = c->arg[1].t;
+    if (op == OP_pow && amp_is_integral(common) && exponent->flags & TENSOR_WRAPPED && exponent->v.dtype == AMP_INT64) {
+        int64_t value;
+        memcpy(&value, exponent->v.data, sizeof value);
+        if (value < 0) {
+            return amp_raise(AMP_NEGATIVE_POWER, c->row->name);
+        }
+    }
     if ((op == OP_sub || op == OP_rsub) && (c->arg[0].t->v.dtype == AMP_BOOL || c->arg[1].t->v.dtype == AMP_BOOL)) {
         PyErr_SetString(PyExc_NotImplementedError, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
                                                    "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");

@@ -424,6 +424,33 @@ static void link_view(OpCall *call, Tensor *src) {
 
 enum { MAX_INPUTS = 64 };
 
+static int64_t offset_of(const Tensor *t) {
+    return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype);
+}
+
+/* as_strided counts in the storage: its derivative must know where the input lay there, unless that is the usual place. */
+static int note_layout(Node *n, const Tensor *input) {
+    if (input->v.layout & LAYOUT_CONTIGUOUS && input->v.data == input->st->data) {
+        return 0;
+    }
+    SliceInfo *s = PyMem_Calloc(1, sizeof *s);
+    if (!s) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    n->slice = s;
+    s->view.shape = s->view.inline_shape;
+    size_t ndim = (size_t)input->v.ndim;
+    s->stride = s->base_stride = PyMem_Malloc((ndim ? ndim : 1) * sizeof *s->stride);
+    if (!s->stride) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(s->base_stride, input->v.stride, ndim * sizeof *s->stride);
+    s->base_offset = offset_of(input);
+    return 0;
+}
+
 /* Whether the call's results get a node. */
 static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg, int narg) {
     bool wanted = false, floating = false;
@@ -493,6 +520,9 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
                 goto done;
             }
         }
+        if (row->op == OP_as_strided && note_layout(node, in[0]) < 0) {
+            goto done;
+        }
         if (copy_args(node, arg) < 0 || save_tensors(node, row, call, n, in) < 0 ||
             (row->saves & SAVE_LIST && save_list(node, arg, narg) < 0) || link_results(call, node) < 0) {
             goto done;
@@ -513,10 +543,6 @@ done:
 }
 
 /* ---- views ---- */
-
-static int64_t offset_of(const Tensor *t) {
-    return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype);
-}
 
 /* The in-place write through `view` becomes a node on the base: see SliceInfo. inner's edge 0 is the view's old history, which the base's
  * old history replaces. */
@@ -569,7 +595,7 @@ int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
         !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
         Arg arg[4] = {{.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
         Node *n = node_new(OP_as_strided, 1, 1, 4);
-        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg) < 0) {
+        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg) < 0 || note_layout(n, t->base) < 0) {
             Py_XDECREF(n);
             return -1;
         }

@@ -42,7 +42,7 @@ struct Node {
     Saved *list;                /* nlist entries: saved tensor list (index) */
     int32_t nlist;
     PyObject *context;          /* NODE_FUNCTION: the ctx object; strong */
-    struct SliceInfo *slice;    /* NODE_COPY_SLICES */
+    struct SliceInfo *slice;    /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
     PyObject *pre_hooks;        /* per output: tuple-of-dicts list, or NULL */
     PyObject *retain;           /* list of (output number, weakref to tensor), or NULL: retain_grad */
     PyObject *weak;
