@@ -4,7 +4,7 @@ Names are PyTorch's: ``import ampnative as torch``. Ops are rows of one table in
 autocast, their gradients and their docstrings come from there.
 """
 
-from . import _C
+from . import _C, amp, autograd, backends, cpu, cuda, nn, optim, random, serialization, utils
 from ._C import (
     Generator,
     Size,
@@ -21,9 +21,9 @@ from ._C import (
     device,
     dtype,
     finfo,
-    frombuffer,
     from_dlpack,
     from_numpy,
+    frombuffer,
     get_autocast_dtype,
     get_default_dtype,
     get_num_threads,
@@ -42,10 +42,9 @@ from ._C import (
     set_num_threads,
     tensor,
 )
-from ._C.dtypes import *  # noqa: F403  one name per row of dtypes.def
-from ._C.functions import *  # noqa: F403  one name per op row
-from ._functions import *  # noqa: F403
-from . import amp, autograd, backends, cpu, cuda, nn, optim, random, serialization, utils
+from ._C.dtypes import *
+from ._C.functions import *
+from ._functions import *
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

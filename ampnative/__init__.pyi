@@ -1,6 +1,16 @@
 # Made by .ci/stubs from the module: edit that, not this.
-# ruff: noqa: F403, I001
+# ruff: noqa: F403
 from . import _C as _C
+from . import amp as amp
+from . import autograd as autograd
+from . import backends as backends
+from . import cpu as cpu
+from . import cuda as cuda
+from . import nn as nn
+from . import optim as optim
+from . import random as random
+from . import serialization as serialization
+from . import utils as utils
 from ._C import Generator as Generator
 from ._C import Size as Size
 from ._C import Tensor as Tensor
@@ -16,9 +26,9 @@ from ._C import default_generator as default_generator
 from ._C import device as device
 from ._C import dtype as dtype
 from ._C import finfo as finfo
-from ._C import frombuffer as frombuffer
 from ._C import from_dlpack as from_dlpack
 from ._C import from_numpy as from_numpy
+from ._C import frombuffer as frombuffer
 from ._C import get_autocast_dtype as get_autocast_dtype
 from ._C import get_default_dtype as get_default_dtype
 from ._C import get_num_threads as get_num_threads
@@ -39,16 +49,6 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
-from . import amp as amp
-from . import autograd as autograd
-from . import backends as backends
-from . import cpu as cpu
-from . import cuda as cuda
-from . import nn as nn
-from . import optim as optim
-from . import random as random
-from . import serialization as serialization
-from . import utils as utils
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast

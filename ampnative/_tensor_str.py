@@ -157,7 +157,7 @@ def format_array(array: np.ndarray, indent: int = 0) -> str:
 
     Continuation lines are indented by ``indent``.
     """
-    if array.dtype.kind not in "biufc" or array.dtype.itemsize == 1 and array.dtype.kind == "f":
+    if array.dtype.kind not in "biufc" or (array.dtype.itemsize == 1 and array.dtype.kind == "f"):
         array = array.astype(np.float32)
     summarize = array.size > _options.threshold
     show, width = _formatter(_ends(array) if summarize else array)

@@ -626,7 +626,7 @@ def test_number_conversions():
     for wrong in (t(2.5), t([1, 2]), t(1j)):
         with pytest.raises(TypeError, match="only integer tensors of a single element can be converted to an index"):
             range(5)[wrong]
-    assert math.sqrt(t(4.0)) == 2.0 and "%d" % t(3) == "3"
+    assert math.sqrt(t(4.0)) == 2.0 and "%d" % t(3) == "3"  # noqa: UP031  the operator is what is tested
 
 
 def test_len_and_contains():

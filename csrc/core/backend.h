@@ -126,7 +126,7 @@ int amp_get_num_threads(void);
 
 /* cpu/cpu_features.c */
 typedef enum Isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AMX } Isa;
-Isa amp_isa(void);                     /* level in use: what CPU and OS allow, capped by AMPNATIVE_ISA */
+Isa amp_isa(void); /* level in use: what CPU and OS allow, capped by AMPNATIVE_ISA */
 const char *amp_isa_name(Isa isa);
 int amp_isa_parse(const char *name);   /* -1: unknown */
 int amp_isa_set_cap(const char *name); /* tests; -1: unknown name */
@@ -141,14 +141,15 @@ uint64_t amp_generator_initial_seed(const Generator *g);
 size_t amp_generator_state_size(void);
 void amp_generator_get_state(const Generator *g, void *state);
 int amp_generator_set_state(Generator *g, const void *state, size_t n); /* -1: not a state */
-Status amp_random_fill(const Call *call); /* the random slot */
+Status amp_random_fill(const Call *call);                               /* the random slot */
 
 /* core/scale.c: the update rule, contract 2.2. Pure. */
 typedef struct ScaleUpdate {
     float scale;
     int32_t tracker;
 } ScaleUpdate;
-ScaleUpdate amp_update_scale(float scale, int32_t tracker, float found_inf, double growth_factor, double backoff_factor, int64_t growth_interval);
+ScaleUpdate amp_update_scale(float scale, int32_t tracker, float found_inf, double growth_factor, double backoff_factor,
+                             int64_t growth_interval);
 /* fp64 reciprocal rounded to fp32, contract 1.5. */
 float amp_inverse_scale(float scale);
 

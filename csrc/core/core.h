@@ -74,10 +74,10 @@ typedef struct Number {
 /* How a product of fp32 or 16-bit values is formed; resolved once per op from the settings, never read from globals by kernels. */
 typedef enum InputRounding { INPUT_IEEE, INPUT_TF32, INPUT_BF16 } InputRounding;
 typedef struct Numerics {
-    uint8_t fp32_inputs;      /* InputRounding of fp32 operands of products */
-    uint8_t fp16_accumulate;  /* 1: fp16 products accumulate in fp16 */
-    uint8_t split_k;          /* partial sums, 1 = one chain */
-    uint8_t round_partials;   /* 1: the partial sums are rounded to the 16-bit type before they are added */
+    uint8_t fp32_inputs;     /* InputRounding of fp32 operands of products */
+    uint8_t fp16_accumulate; /* 1: fp16 products accumulate in fp16 */
+    uint8_t split_k;         /* partial sums, 1 = one chain */
+    uint8_t round_partials;  /* 1: the partial sums are rounded to the 16-bit type before they are added */
 } Numerics;
 
 enum { AMP_MAX_IN = 4, AMP_MAX_OUT = 3, AMP_MAX_NUM = 4 };
@@ -89,11 +89,11 @@ typedef struct Call {
     Numerics numerics;
     const View *in[AMP_MAX_IN]; /* absent optional inputs are NULL */
     View *out[AMP_MAX_OUT];
-    Number num[AMP_MAX_NUM];    /* the op's non-tensor numbers in signature order; NUMBER_NONE where None was given */
-    const View *const *list;    /* tensor lists (index) */
+    Number num[AMP_MAX_NUM]; /* the op's non-tensor numbers in signature order; NUMBER_NONE where None was given */
+    const View *const *list; /* tensor lists (index) */
     int64_t nlist;
-    uint64_t dims;              /* bit d set: dimension d takes part (reduce, softmax, scan) */
-    void *extra;                /* slot-specific, e.g. the generator */
+    uint64_t dims; /* bit d set: dimension d takes part (reduce, softmax, scan) */
+    void *extra;   /* slot-specific, e.g. the generator */
 } Call;
 
 /* An empty Call, field by field: what `= {0}` does, without the string instruction that compilers make of it, which costs more than a

@@ -11,6 +11,14 @@ typedef enum OpId {
 } OpId;
 
 /* Autocast policies (contract 3.6). */
-typedef enum Policy { POLICY_NONE, POLICY_LOWER, POLICY_FP32, POLICY_SET_OPT, POLICY_APPEND, POLICY_PROMOTE, POLICY_BANNED } Policy;
+typedef enum Policy {
+    POLICY_NONE,
+    POLICY_LOWER,
+    POLICY_FP32,
+    POLICY_SET_OPT,
+    POLICY_APPEND,
+    POLICY_PROMOTE,
+    POLICY_BANNED
+} Policy;
 
 #endif

@@ -33,10 +33,10 @@ enum {
     MAX_THREADS = 256,
     CHUNKS_PER_THREAD = 4, /* small enough to balance, large enough that taking one costs nothing */
     CLOSED = 0xffff,
-    SPIN_NS = 70000,  /* a worker looks for work this long before it sleeps: longer than the gap between two ops */
+    SPIN_NS = 70000,   /* a worker looks for work this long before it sleeps: longer than the gap between two ops */
     WAIT_PAUSES = 4000 /* the caller spins this often for chunks under way before it gives up its time slice */
 };
-_Static_assert(MAX_THREADS * CHUNKS_PER_THREAD < CLOSED, "chunk numbers fit the ticket");
+_Static_assert(MAX_THREADS *CHUNKS_PER_THREAD < CLOSED, "chunk numbers fit the ticket");
 
 static _Atomic uint64_t ticket = CLOSED;
 static _Atomic(RangeFn) job_fn;
@@ -194,10 +194,8 @@ static void start_workers(int wanted) {
 
 static void wait_for_chunks_under_way(void) {
     for (int i = 0; atomic_load_explicit(&job_unfinished, memory_order_acquire); i++) {
-        if (i < WAIT_PAUSES)
-            relax();
-        else
-            sched_yield(); /* the thread that has the chunk may need this CPU */
+        if (i < WAIT_PAUSES) relax();
+        else sched_yield(); /* the thread that has the chunk may need this CPU */
     }
 }
 

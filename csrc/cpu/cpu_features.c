@@ -42,7 +42,8 @@ static Isa detect(void) {
 
 static bool detect_fast_bf16_dot(void) {
     uint32_t a, b, c, d;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx) return false;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx)
+        return false;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, 1u << 5);
 }
 #else
@@ -113,7 +114,8 @@ const char *amp_isa_error(void) {
     const char *text = cap_from_env();
     if (!text || amp_isa_parse(text) >= 0) return NULL;
     char *end = message;
-    const char *const parts[] = {"AMPNATIVE_ISA='", text, "' names no instruction set: use baseline, avx2, avx512 or amx, or unset it"};
+    const char *const parts[] = {"AMPNATIVE_ISA='", text,
+                                 "' names no instruction set: use baseline, avx2, avx512 or amx, or unset it"};
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(parts[i]);
         if (i == 1 && n > 40) n = 40; /* whatever the environment holds, the message fits */

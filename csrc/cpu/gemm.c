@@ -28,28 +28,28 @@ enum {
     BLOCK_K = 512,
     TILE_M = 112,
     TILE_N = 256,
-    ROW_PAD = 16,             /* elements between packed rows of a: an odd number of lines apart, never a power of two */
-    IN_PLACE = 64 * 1024      /* elements of an operand that is worth no copy */
+    ROW_PAD = 16,        /* elements between packed rows of a: an odd number of lines apart, never a power of two */
+    IN_PLACE = 64 * 1024 /* elements of an operand that is worth no copy */
 };
 static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins */
 
 typedef struct Gemm {
     const Product *p;
     const MicroSet *micro;
-    int64_t size;        /* bytes of the compute type: float, double, or a pair of bfloat16 */
+    int64_t size; /* bytes of the compute type: float, double, or a pair of bfloat16 */
     bool pairs;
-    int64_t depth;       /* of the whole product, in elements of the compute type: pairs count once */
+    int64_t depth; /* of the whole product, in elements of the compute type: pairs count once */
     int64_t batch;
-    int64_t width;       /* of a panel of b */
+    int64_t width; /* of a panel of b */
     bool a_in_place, b_in_place;
-    bool direct;         /* c itself holds the sum and needs no epilogue */
-    Source a, b, d;      /* of this batch */
+    bool direct;    /* c itself holds the sum and needs no epilogue */
+    Source a, b, d; /* of this batch */
     char *packed_a, *packed_b, *sum;
     int64_t a_row, a_col; /* elements: how a is read now */
     /* the block under work; k0 and k count as depth does */
     int64_t m0, m, n0, n, k0, k;
     int64_t tile_m, tiles_m, tiles_n;
-    bool last;           /* k */
+    bool last; /* k */
 } Gemm;
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -87,10 +87,8 @@ static void pack_panel(const Gemm *g, int64_t panel) {
     const int64_t col = panel * g->width, cols = min64(g->width, g->n - col);
     char *dst = g->packed_b + panel * g->width * BLOCK_K * g->size;
     const Source src = part(&g->b, first_k(g), g->n0 + col);
-    if (g->pairs)
-        gemm_load_pairs_down(dst, g->width, &src, elements_of_k(g), cols);
-    else
-        gemm_load_block(dst, g->width, &src, g->k, cols);
+    if (g->pairs) gemm_load_pairs_down(dst, g->width, &src, elements_of_k(g), cols);
+    else gemm_load_block(dst, g->width, &src, g->k, cols);
     const int64_t whole = divide_up(cols, g->micro->lanes) * g->micro->lanes;
     if (whole == cols) return;
     for (int64_t i = 0; i < g->k; i++) memset(dst + (i * g->width + cols) * g->size, 0, (size_t)((whole - cols) * g->size));
@@ -102,10 +100,8 @@ static void pack_rows(const Gemm *g, int64_t unit) {
     const int64_t row = unit * PACK_ROWS, rows = min64(PACK_ROWS, g->m - row), pitch = BLOCK_K + ROW_PAD;
     const Source src = part(&g->a, g->m0 + row, first_k(g));
     char *dst = g->packed_a + row * pitch * g->size;
-    if (g->pairs)
-        gemm_load_pairs_along(dst, pitch, &src, rows, elements_of_k(g));
-    else
-        gemm_load_block(dst, pitch, &src, rows, g->k);
+    if (g->pairs) gemm_load_pairs_along(dst, pitch, &src, rows, elements_of_k(g));
+    else gemm_load_block(dst, pitch, &src, rows, g->k);
 }
 
 /* Units: first the panels of b, then groups of rows of a. */
@@ -113,10 +109,8 @@ static void pack_units(void *ctx, int64_t begin, int64_t end) {
     const Gemm *g = ctx;
     const int64_t panels = g->b_in_place ? 0 : divide_up(g->n, g->width);
     for (int64_t i = begin; i < end; i++) {
-        if (i < panels)
-            pack_panel(g, i);
-        else
-            pack_rows(g, i - panels);
+        if (i < panels) pack_panel(g, i);
+        else pack_rows(g, i - panels);
     }
 }
 
@@ -135,7 +129,8 @@ static void scale_and_add(const Gemm *g, void *tile_data, int64_t row, int64_t c
     float *tile = tile_data, d[GEMM_MAX_ROWS * GEMM_MAX_COLS];
     const float alpha = (float)p->alpha.f, beta = (float)p->beta.f;
     if (p->d.data) {
-        for (int64_t i = 0; i < rows && cols < GEMM_MAX_COLS; i++) memset(d + i * GEMM_MAX_COLS + cols, 0, (size_t)(GEMM_MAX_COLS - cols) * 4);
+        for (int64_t i = 0; i < rows && cols < GEMM_MAX_COLS; i++)
+            memset(d + i * GEMM_MAX_COLS + cols, 0, (size_t)(GEMM_MAX_COLS - cols) * 4);
         gemm_load_block(d, GEMM_MAX_COLS, &src, rows, cols);
     }
     for (int64_t i = 0; i < rows; i++) {
@@ -173,17 +168,21 @@ static void micro_tile(const Gemm *g, int64_t row, int64_t rows, int64_t panel, 
     const Matrix *c = &g->p->c;
 
     /* Where the sum lies between rounds over k. */
-    char *sum = g->direct ? gemm_at(c, g->batch, g->m0 + row, g->n0 + col) : g->sum ? g->sum + (row * BLOCK_N + col) * g->size : NULL;
+    char *sum = g->direct ? gemm_at(c, g->batch, g->m0 + row, g->n0 + col)
+                : g->sum  ? g->sum + (row * BLOCK_N + col) * g->size
+                          : NULL;
     const int64_t sum_row = g->direct ? c->row : BLOCK_N;
     if (sum && (whole || !g->direct) && (g->direct || !g->last)) {
         micro(g->k, a, g->a_row, g->a_col, b, b_row, sum, sum_row, add);
         return;
     }
     if (add)
-        for (int64_t i = 0; i < rows; i++) memcpy(tile + i * GEMM_MAX_COLS * g->size, sum + i * sum_row * g->size, (size_t)(cols * g->size));
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(tile + i * GEMM_MAX_COLS * g->size, sum + i * sum_row * g->size, (size_t)(cols * g->size));
     micro(g->k, a, g->a_row, g->a_col, b, b_row, tile, GEMM_MAX_COLS, add);
     if (g->direct) {
-        for (int64_t i = 0; i < rows; i++) memcpy(sum + i * sum_row * g->size, tile + i * GEMM_MAX_COLS * g->size, (size_t)(cols * g->size));
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(sum + i * sum_row * g->size, tile + i * GEMM_MAX_COLS * g->size, (size_t)(cols * g->size));
         return;
     }
     if (g->p->d.data || g->p->alpha.f != 1) scale_and_add(g, tile, g->m0 + row, g->n0 + col, rows, cols);
@@ -259,9 +258,11 @@ static void choose_places(Gemm *g) {
     const bool crowded = a->col == 1 && a->row * g->size % 1024 == 0 && p->k > 64 && p->m > 8;
     g->a_in_place = plain && aligned(a, g->size) && !crowded && (p->m * p->k <= IN_PLACE || p->n <= g->width);
     g->b_in_place = plain && aligned(b, g->size) && b->col == 1 && (p->n * p->k <= IN_PLACE || p->m <= g->micro->rows);
-    g->direct = !p->d.data && p->alpha.f == 1 && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) && c->col == 1 && aligned(c, g->size);
+    g->direct = !p->d.data && p->alpha.f == 1 && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) && c->col == 1 &&
+                aligned(c, g->size);
     if (g->pairs) { /* rows of a are pairs already, if they start on one */
-        g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0 && aligned(a, 4) && a->row % 512 && (p->m * p->k <= IN_PLACE || p->n <= g->width);
+        g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0 && aligned(a, 4) && a->row % 512 &&
+                        (p->m * p->k <= IN_PLACE || p->n <= g->width);
         g->a_row = g->a_in_place ? a->row / 2 : BLOCK_K + ROW_PAD;
         g->a_col = 1;
         return;
@@ -295,7 +296,11 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
         return status;
     }
     const bool pairs = p->a.dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
-    Gemm g = {.p = p, .micro = choose_micro(fp64, pairs), .size = fp64 ? 8 : 4, .pairs = pairs, .depth = pairs ? divide_up(p->k, 2) : p->k};
+    Gemm g = {.p = p,
+              .micro = choose_micro(fp64, pairs),
+              .size = fp64 ? 8 : 4,
+              .pairs = pairs,
+              .depth = pairs ? divide_up(p->k, 2) : p->k};
     g.a.rounding = g.b.rounding = rounding;
     g.width = 2 * g.micro->lanes;
     choose_places(&g);

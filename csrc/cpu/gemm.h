@@ -53,8 +53,14 @@ static inline float gemm_load(const char *p, int dtype) {
 static inline void gemm_store(char *p, int dtype, float f) {
     uint16_t h;
     switch (dtype) {
-    case AMP_FLOAT16: h = amp_f32_to_f16(f); memcpy(p, &h, sizeof h); return;
-    case AMP_BFLOAT16: h = amp_f32_to_bf16(f); memcpy(p, &h, sizeof h); return;
+    case AMP_FLOAT16:
+        h = amp_f32_to_f16(f);
+        memcpy(p, &h, sizeof h);
+        return;
+    case AMP_BFLOAT16:
+        h = amp_f32_to_bf16(f);
+        memcpy(p, &h, sizeof h);
+        return;
     case AMP_FLOAT8_E5M2: *p = (char)amp_f32_to_e5m2(f); return;
     case AMP_FLOAT8_E4M3FN: *p = (char)amp_f32_to_e4m3(f); return;
     default: memcpy(p, &f, sizeof f);
@@ -73,7 +79,8 @@ static inline float gemm_round_input(float f, InputRounding rounding) {
 enum { GEMM_MAX_ROWS = 14, GEMM_MAX_COLS = 32 };
 
 /* c (rows, vectors * lanes) = [c +] a @ b. Elements are float or double; a has any strides, rows of b and c are dense. */
-typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c, int64_t c_row, bool add);
+typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,
+                        int64_t c_row, bool add);
 
 typedef struct MicroSet {
     int rows, lanes;
@@ -114,7 +121,8 @@ void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t
 void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
 
 /* dst[i][j] = src[i][j], rounded once; dst has any strides. */
-void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows, int64_t cols);
+void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,
+                      int64_t cols);
 
 /* Grow-only memory of this thread, 64-byte aligned; NULL if there is none. Valid until the thread asks again. */
 void *gemm_scratch(size_t nbytes);

@@ -7,24 +7,24 @@
 
 /* ------------------------------------------------------------------ any machine */
 
-#define WIDEN_ROWS(name, target, body)                                                                                                     \
-    target static void name(float *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {                   \
-        for (; rows > 0; rows--, dst += dst_row, src += src_row) body                                                                      \
+#define WIDEN_ROWS(name, target, body) \
+    target static void name(float *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) { \
+        for (; rows > 0; rows--, dst += dst_row, src += src_row) body \
     }
-#define NARROW_ROWS(name, target, body)                                                                                                    \
-    target static void name(char *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols) {                   \
-        for (; rows > 0; rows--, dst += dst_row, src += src_row) body                                                                      \
+#define NARROW_ROWS(name, target, body) \
+    target static void name(char *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols) { \
+        for (; rows > 0; rows--, dst += dst_row, src += src_row) body \
     }
-#define WIDEN_ANY(name, size, expression)                                                                                                  \
-    WIDEN_ROWS(name, , {                                                                                                                   \
-        for (int64_t j = 0; j < cols; j++) {                                                                                               \
-            const char *p = src + j * (size);                                                                                              \
-            dst[j] = (expression);                                                                                                         \
-        }                                                                                                                                  \
+#define WIDEN_ANY(name, size, expression) \
+    WIDEN_ROWS(name, , { \
+        for (int64_t j = 0; j < cols; j++) { \
+            const char *p = src + j * (size); \
+            dst[j] = (expression); \
+        } \
     })
-#define NARROW_ANY(name, size, dtype)                                                                                                      \
-    NARROW_ROWS(name, , {                                                                                                                  \
-        for (int64_t j = 0; j < cols; j++) gemm_store(dst + j * (size), dtype, src[j]);                                                    \
+#define NARROW_ANY(name, size, dtype) \
+    NARROW_ROWS(name, , { \
+        for (int64_t j = 0; j < cols; j++) gemm_store(dst + j * (size), dtype, src[j]); \
     })
 
 WIDEN_ANY(widen_f16, 2, gemm_load(p, AMP_FLOAT16))
@@ -44,7 +44,7 @@ NARROW_ROWS(narrow_f32, , { memcpy(dst, src, (size_t)cols * 4); })
 #if defined(__x86_64__)
 /* ------------------------------------------------------------------ AVX2: full vectors, then the scalar meaning */
 
-#define AVX2 __attribute__((target("avx2,f16c")))
+#define AVX2        __attribute__((target("avx2,f16c")))
 #define AVX2_INLINE AVX2 static inline __attribute__((always_inline))
 
 AVX2_INLINE __m256 load8_f16(const char *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
@@ -69,23 +69,25 @@ AVX2_INLINE __m256i bf16_bits8(__m256 f) {
 AVX2_INLINE __m256 load8_f32_as_bf16(const char *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(bf16_bits8(_mm256_loadu_ps((const float *)(const void *)p)), 16));
 }
-AVX2_INLINE void store8_f16(char *p, __m256 f) { _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)); }
+AVX2_INLINE void store8_f16(char *p, __m256 f) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+}
 AVX2_INLINE void store8_bf16(char *p, __m256 f) {
     const __m256i bits = bf16_bits8(f);
     _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
 }
 
-#define WIDEN_AVX2(name, size, load8, scalar)                                                                                              \
-    WIDEN_ROWS(name, AVX2, {                                                                                                               \
-        int64_t j = 0;                                                                                                                     \
-        for (; j + 8 <= cols; j += 8) _mm256_storeu_ps(dst + j, load8(src + j * (size)));                                                  \
-        if (j < cols) scalar(dst + j, 0, src + j * (size), 0, 1, cols - j);                                                                \
+#define WIDEN_AVX2(name, size, load8, scalar) \
+    WIDEN_ROWS(name, AVX2, { \
+        int64_t j = 0; \
+        for (; j + 8 <= cols; j += 8) _mm256_storeu_ps(dst + j, load8(src + j * (size))); \
+        if (j < cols) scalar(dst + j, 0, src + j * (size), 0, 1, cols - j); \
     })
-#define NARROW_AVX2(name, store8, scalar)                                                                                                  \
-    NARROW_ROWS(name, AVX2, {                                                                                                              \
-        int64_t j = 0;                                                                                                                     \
-        for (; j + 8 <= cols; j += 8) store8(dst + j * 2, _mm256_loadu_ps(src + j));                                                       \
-        if (j < cols) scalar(dst + j * 2, 0, src + j, 0, 1, cols - j);                                                                     \
+#define NARROW_AVX2(name, store8, scalar) \
+    NARROW_ROWS(name, AVX2, { \
+        int64_t j = 0; \
+        for (; j + 8 <= cols; j += 8) store8(dst + j * 2, _mm256_loadu_ps(src + j)); \
+        if (j < cols) scalar(dst + j * 2, 0, src + j, 0, 1, cols - j); \
     })
 WIDEN_AVX2(widen_f16_avx2, 2, load8_f16, widen_f16)
 WIDEN_AVX2(widen_bf16_avx2, 2, load8_bf16, widen_bf16)
@@ -96,7 +98,7 @@ NARROW_AVX2(narrow_bf16_avx2, store8_bf16, narrow_bf16)
 
 /* ------------------------------------------------------------------ AVX512: the last vector is masked */
 
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
 AVX512_INLINE __m512 load16_f32(const char *p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
@@ -124,21 +126,23 @@ AVX512_INLINE void store16_f32(char *p, __mmask16 m, __m512 f) { _mm512_mask_sto
 AVX512_INLINE void store16_f16(char *p, __mmask16 m, __m512 f) {
     _mm256_mask_storeu_epi16(p, m, _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }
-AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) { _mm256_mask_storeu_epi16(p, m, _mm512_cvtepi32_epi16(bf16_bits16(f))); }
+AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) {
+    _mm256_mask_storeu_epi16(p, m, _mm512_cvtepi32_epi16(bf16_bits16(f)));
+}
 
-#define WIDEN_AVX512(name, size, load16)                                                                                                   \
-    WIDEN_ROWS(name, AVX512, {                                                                                                             \
-        int64_t j = 0;                                                                                                                     \
-        for (; j + 16 <= cols; j += 16) _mm512_storeu_ps(dst + j, load16(src + j * (size), 0xffff));                                       \
-        const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1);                                                                        \
-        if (tail) _mm512_mask_storeu_ps(dst + j, tail, load16(src + j * (size), tail));                                                    \
+#define WIDEN_AVX512(name, size, load16) \
+    WIDEN_ROWS(name, AVX512, { \
+        int64_t j = 0; \
+        for (; j + 16 <= cols; j += 16) _mm512_storeu_ps(dst + j, load16(src + j * (size), 0xffff)); \
+        const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1); \
+        if (tail) _mm512_mask_storeu_ps(dst + j, tail, load16(src + j * (size), tail)); \
     })
-#define NARROW_AVX512(name, size, store16)                                                                                                 \
-    NARROW_ROWS(name, AVX512, {                                                                                                            \
-        int64_t j = 0;                                                                                                                     \
-        for (; j + 16 <= cols; j += 16) store16(dst + j * (size), 0xffff, _mm512_loadu_ps(src + j));                                       \
-        const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1);                                                                        \
-        if (tail) store16(dst + j * (size), tail, _mm512_maskz_loadu_ps(tail, src + j));                                                   \
+#define NARROW_AVX512(name, size, store16) \
+    NARROW_ROWS(name, AVX512, { \
+        int64_t j = 0; \
+        for (; j + 16 <= cols; j += 16) store16(dst + j * (size), 0xffff, _mm512_loadu_ps(src + j)); \
+        const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1); \
+        if (tail) store16(dst + j * (size), tail, _mm512_maskz_loadu_ps(tail, src + j)); \
     })
 WIDEN_AVX512(widen_f32_avx512, 4, load16_f32)
 WIDEN_AVX512(widen_f16_avx512, 2, load16_f16)

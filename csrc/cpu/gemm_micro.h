@@ -19,12 +19,13 @@
  * rows of `a` are reached as base, base + stride, base + 2 * stride from one pointer per three rows, which the addressing modes give
  * for free. */
 #define CONCAT_(a, b) a##b
-#define CONCAT(a, b) CONCAT_(a, b)
-#define BODY CONCAT(body_, FAMILY)
-#define KERNEL(r, v) CONCAT(kernel_##r##x##v##_, FAMILY)
+#define CONCAT(a, b)  CONCAT_(a, b)
+#define BODY          CONCAT(body_, FAMILY)
+#define KERNEL(r, v)  CONCAT(kernel_##r##x##v##_, FAMILY)
 
-TARGET static inline __attribute__((always_inline)) void BODY(const int rows, const int vectors, int64_t k, const void *a_data, int64_t a_row, int64_t a_col,
-                                                              const void *b_data, int64_t b_row, void *c_data, int64_t c_row, bool add) {
+TARGET static inline __attribute__((always_inline)) void BODY(const int rows, const int vectors, int64_t k, const void *a_data,
+                                                              int64_t a_row, int64_t a_col, const void *b_data, int64_t b_row,
+                                                              void *c_data, int64_t c_row, bool add) {
     const S *a[(ROWS + 2) / 3], *b = b_data;
     S *c = c_data;
     V sum[ROWS][2];
@@ -61,25 +62,28 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
         for (int j = 0; j < vectors; j++) STORE(c + j * LANES, sum[i][j]);
 }
 
-#define KERNEL_BODY(r, v)                                                                                                                  \
-    TARGET static void KERNEL(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,         \
-                                    int64_t c_row, bool add) {                                                                             \
-        BODY(r, v, k, a, a_row, a_col, b, b_row, c, c_row, add);                                                                           \
+#define KERNEL_BODY(r, v) \
+    TARGET static void KERNEL(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, \
+                                    void *c, int64_t c_row, bool add) { \
+        BODY(r, v, k, a, a_row, a_col, b, b_row, c, c_row, add); \
     }
-#define KERNEL_PAIR(r) KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
+#define KERNEL_PAIR(r)  KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
 #define KERNEL_ENTRY(r) {KERNEL(r, 1), KERNEL(r, 2)},
 
-KERNEL_PAIR(1) KERNEL_PAIR(2) KERNEL_PAIR(3) KERNEL_PAIR(4) KERNEL_PAIR(5) KERNEL_PAIR(6)
+KERNEL_PAIR(1)
+KERNEL_PAIR(2) KERNEL_PAIR(3) KERNEL_PAIR(4) KERNEL_PAIR(5) KERNEL_PAIR(6)
 #if ROWS == 14
-KERNEL_PAIR(7) KERNEL_PAIR(8) KERNEL_PAIR(9) KERNEL_PAIR(10) KERNEL_PAIR(11) KERNEL_PAIR(12) KERNEL_PAIR(13) KERNEL_PAIR(14)
+    KERNEL_PAIR(7) KERNEL_PAIR(8) KERNEL_PAIR(9) KERNEL_PAIR(10) KERNEL_PAIR(11) KERNEL_PAIR(12) KERNEL_PAIR(13) KERNEL_PAIR(14)
 #endif
 
-const MicroSet FAMILY = {ROWS, LANES, {
-    KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
+        const MicroSet FAMILY = {ROWS,
+                                 LANES,
+                                 {KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
 #if ROWS == 14
-    KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11) KERNEL_ENTRY(12) KERNEL_ENTRY(13) KERNEL_ENTRY(14)
+                                      KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11)
+                                          KERNEL_ENTRY(12) KERNEL_ENTRY(13) KERNEL_ENTRY(14)
 #endif
-}};
+                                 }};
 
 #undef S
 #undef V

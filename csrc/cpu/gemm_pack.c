@@ -85,7 +85,8 @@ static void load_transposed(float *dst, int64_t dst_row, const Source *src, int6
 static void load_scattered(float *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t cols) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++)
-            dst[i * dst_row + j] = gemm_round_input(gemm_load(src->data + i * src->row + j * src->col, src->dtype), src->rounding);
+            dst[i * dst_row + j] = gemm_round_input(gemm_load(src->data + i * src->row + j * src->col, src->dtype),
+                                                    src->rounding);
 }
 
 static void load_doubles(double *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t cols) {
@@ -102,14 +103,10 @@ static void load_doubles(double *dst, int64_t dst_row, const Source *src, int64_
 
 void gemm_load_block(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t cols) {
     const int64_t size = (int64_t)amp_itemsize(src->dtype);
-    if (src->dtype == AMP_FLOAT64)
-        load_doubles(dst, dst_row, src, rows, cols);
-    else if (src->col == size)
-        gemm_widen(src->dtype, src->rounding)(dst, dst_row, src->data, src->row, rows, cols);
-    else if (src->row == size)
-        load_transposed(dst, dst_row, src, rows, cols);
-    else
-        load_scattered(dst, dst_row, src, rows, cols);
+    if (src->dtype == AMP_FLOAT64) load_doubles(dst, dst_row, src, rows, cols);
+    else if (src->col == size) gemm_widen(src->dtype, src->rounding)(dst, dst_row, src->data, src->row, rows, cols);
+    else if (src->row == size) load_transposed(dst, dst_row, src, rows, cols);
+    else load_scattered(dst, dst_row, src, rows, cols);
 }
 
 /* ------------------------------------------------------------------ pairs of bfloat16 */
@@ -130,11 +127,13 @@ static void zip_any(char *dst, const char *low, const char *high, int64_t cols) 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw,avx512vl"))) static void zip_avx512(char *dst, const char *low, const char *high, int64_t cols) {
+__attribute__((target("avx512f,avx512bw,avx512vl"))) static void zip_avx512(char *dst, const char *low, const char *high,
+                                                                            int64_t cols) {
     for (int64_t j = 0; j < cols; j += 16) {
         const __mmask16 m = cols - j < 16 ? (__mmask16)((1u << (cols - j)) - 1) : (__mmask16)0xffff;
         __m512i pair = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, low + 2 * j));
-        if (high) pair = _mm512_or_si512(pair, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, high + 2 * j)), 16));
+        if (high)
+            pair = _mm512_or_si512(pair, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, high + 2 * j)), 16));
         _mm512_mask_storeu_epi32(dst + 4 * j, m, pair);
     }
 }
@@ -165,7 +164,8 @@ void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t
             const int64_t depth = k - i < 2 * SIDE ? k - i : 2 * SIDE;
             for (int64_t j = 0; j < cols; j += SIDE) {
                 const int64_t width = cols - j < SIDE ? cols - j : SIDE;
-                for (int64_t l = 0; l < width; l++) copy_pairs((char *)(square + l * SIDE), src->data + i * 2 + (j + l) * src->col, depth);
+                for (int64_t l = 0; l < width; l++)
+                    copy_pairs((char *)(square + l * SIDE), src->data + i * 2 + (j + l) * src->col, depth);
                 gemm_transpose((float *)dst + i / 2 * dst_row + j, dst_row, square, SIDE, width, (depth + 1) / 2);
             }
         }
@@ -206,7 +206,8 @@ static void store_doubles(char *p, const Matrix *dst, const double *src, int64_t
         for (int64_t j = 0; j < cols; j++) memcpy(p + (i * dst->row + j * dst->col) * 8, src + i * src_row + j, 8);
 }
 
-void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows, int64_t cols) {
+void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,
+                      int64_t cols) {
     const int64_t size = (int64_t)amp_itemsize(dst->dtype);
     const float *from = src;
     char *p = gemm_at(dst, batch, row, col);
@@ -216,7 +217,8 @@ void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col
         gemm_narrow(dst->dtype)(p, dst->row * size, from, src_row, rows, cols);
     } else {
         for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < cols; j++) gemm_store(p + (i * dst->row + j * dst->col) * size, dst->dtype, from[i * src_row + j]);
+            for (int64_t j = 0; j < cols; j++)
+                gemm_store(p + (i * dst->row + j * dst->col) * size, dst->dtype, from[i * src_row + j]);
     }
 }
 

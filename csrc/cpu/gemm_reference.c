@@ -35,7 +35,9 @@ Status gemm_describe(const Call *call, Product *p) {
 
 /* ------------------------------------------------------------------ one element per family */
 
-static float round_to(float f, int dtype) { return dtype == AMP_FLOAT16 ? amp_f16_to_f32(amp_f32_to_f16(f)) : amp_bf16_to_f32(amp_f32_to_bf16(f)); }
+static float round_to(float f, int dtype) {
+    return dtype == AMP_FLOAT16 ? amp_f16_to_f32(amp_f32_to_f16(f)) : amp_bf16_to_f32(amp_f32_to_bf16(f));
+}
 
 static float dot32(const Product *p, const char *a, const char *b, int64_t begin, int64_t end) {
     const int64_t size = (int64_t)amp_itemsize(p->a.dtype), step_a = p->a.col * size, step_b = p->b.row * size;
@@ -156,14 +158,13 @@ static void store_complex(const Product *p, const char *a, const char *b, const 
     const int64_t size = (int64_t)amp_itemsize(p->a.dtype);
     AmpComplex sum = {0, 0}, alpha = complex_of(p->alpha);
     for (int64_t k = 0; k < p->k; k++)
-        sum = multiply_add(sum, load_complex(a + k * p->a.col * size, p->a.dtype), load_complex(b + k * p->b.row * size, p->b.dtype));
+        sum = multiply_add(sum, load_complex(a + k * p->a.col * size, p->a.dtype),
+                           load_complex(b + k * p->b.row * size, p->b.dtype));
     if (alpha.re != 1 || alpha.im != 0) sum = multiply_add((AmpComplex){0, 0}, sum, alpha);
     if (d) sum = multiply_add(sum, load_complex(d, p->d.dtype), complex_of(p->beta));
     float f[2] = {(float)sum.re, (float)sum.im};
-    if (p->c.dtype == AMP_COMPLEX128)
-        memcpy(c, &sum, sizeof sum);
-    else
-        memcpy(c, f, sizeof f);
+    if (p->c.dtype == AMP_COMPLEX128) memcpy(c, &sum, sizeof sum);
+    else memcpy(c, f, sizeof f);
 }
 
 /* ------------------------------------------------------------------ loops */

@@ -46,7 +46,7 @@ static void sweep_any(float *sums, const float *a, const float *b, int64_t b_row
 }
 
 #if defined(__x86_64__)
-#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX2   __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
 
 AVX2 static float total8(__m256 v) {
@@ -61,7 +61,8 @@ AVX2 static void dot_avx2(float *sums, const float *a, int64_t a_row, const floa
         int64_t l = 0;
         for (; l + 32 <= k; l += 32)
 #pragma GCC unroll 4
-            for (int u = 0; u < 4; u++) sum[u] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l + 8 * u), _mm256_loadu_ps(y + l + 8 * u), sum[u]);
+            for (int u = 0; u < 4; u++)
+                sum[u] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l + 8 * u), _mm256_loadu_ps(y + l + 8 * u), sum[u]);
         for (; l + 8 <= k; l += 8) sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l), _mm256_loadu_ps(y + l), sum[0]);
         float rest = 0;
         for (; l < k; l++) rest += a[l] * y[l];
@@ -77,7 +78,8 @@ AVX2 static void sweep_avx2(float *sums, const float *a, const float *b, int64_t
         _mm256_storeu_ps(sums + j, sum);
     }
     for (; j < cols; j++)
-        for (int d = 0; d < depth; d++) sums[j] = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a[d]), _mm_set_ss(b[d * b_row + j]), _mm_set_ss(sums[j])));
+        for (int d = 0; d < depth; d++)
+            sums[j] = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a[d]), _mm_set_ss(b[d * b_row + j]), _mm_set_ss(sums[j])));
 }
 
 AVX512 static void dot_avx512(float *sums, const float *a, int64_t a_row, const float *y, int64_t k, int rows) {
@@ -86,7 +88,8 @@ AVX512 static void dot_avx512(float *sums, const float *a, int64_t a_row, const 
         int64_t l = 0;
         for (; l + 64 <= k; l += 64)
 #pragma GCC unroll 4
-            for (int u = 0; u < 4; u++) sum[u] = _mm512_fmadd_ps(_mm512_loadu_ps(a + l + 16 * u), _mm512_loadu_ps(y + l + 16 * u), sum[u]);
+            for (int u = 0; u < 4; u++)
+                sum[u] = _mm512_fmadd_ps(_mm512_loadu_ps(a + l + 16 * u), _mm512_loadu_ps(y + l + 16 * u), sum[u]);
         for (; l < k; l += 16) {
             const __mmask16 m = k - l < 16 ? (__mmask16)((1u << (k - l)) - 1) : (__mmask16)0xffff;
             sum[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, a + l), _mm512_maskz_loadu_ps(m, y + l), sum[0]);
@@ -99,7 +102,8 @@ AVX512 static void sweep_avx512(float *sums, const float *a, const float *b, int
     for (int64_t j = 0; j < cols; j += 16) {
         const __mmask16 m = cols - j < 16 ? (__mmask16)((1u << (cols - j)) - 1) : (__mmask16)0xffff;
         __m512 sum = _mm512_maskz_loadu_ps(m, sums + j);
-        for (int d = 0; d < depth; d++) sum = _mm512_fmadd_ps(_mm512_set1_ps(a[d]), _mm512_maskz_loadu_ps(m, b + d * b_row + j), sum);
+        for (int d = 0; d < depth; d++)
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(a[d]), _mm512_maskz_loadu_ps(m, b + d * b_row + j), sum);
         _mm512_mask_storeu_ps(sums + j, m, sum);
     }
 }
@@ -111,7 +115,9 @@ AVX512 static void sweep_avx512(float *sums, const float *a, const float *b, int
 /* ------------------------------------------------------------------ ranges of columns */
 
 /* b may be used where it lies. */
-static bool plain(const Source *b) { return b->dtype == AMP_FLOAT32 && b->rounding == INPUT_IEEE && ((uintptr_t)b->data & 3) == 0; }
+static bool plain(const Source *b) {
+    return b->dtype == AMP_FLOAT32 && b->rounding == INPUT_IEEE && ((uintptr_t)b->data & 3) == 0;
+}
 
 /* c[:, first .. first + cols) from the sums, with alpha, beta * d and the one rounding. */
 static void finish(const Skinny *s, float *sums, int64_t sums_row, int64_t first, int64_t cols) {
@@ -166,7 +172,8 @@ static void sweep_columns(void *ctx, int64_t begin, int64_t end) {
             const char *part = s->b.data + k * s->b.row + first * s->b.col;
             if (!in_place) widen(buffer, COLS, part, s->b.row, depth, cols);
             const float *b = in_place ? (const float *)(const void *)part : buffer;
-            for (int64_t i = 0; i < p->m; i++) sweep(sums + i * COLS, s->a + i * p->k + k, b, in_place ? s->b.row / 4 : COLS, depth, cols);
+            for (int64_t i = 0; i < p->m; i++)
+                sweep(sums + i * COLS, s->a + i * p->k + k, b, in_place ? s->b.row / 4 : COLS, depth, cols);
         }
         finish(s, sums, COLS, first, cols);
     }
@@ -175,7 +182,8 @@ static void sweep_columns(void *ctx, int64_t begin, int64_t end) {
 /* ------------------------------------------------------------------ entry */
 
 bool gemm_is_skinny(const Product *p) {
-    return p->m <= GEMM_SKINNY && p->a.dtype != AMP_FLOAT64 && ((p->b.row == 1 && p->k >= 16) || (p->b.col == 1 && p->n > COLS / 8));
+    return p->m <= GEMM_SKINNY && p->a.dtype != AMP_FLOAT64 &&
+           ((p->b.row == 1 && p->k >= 16) || (p->b.col == 1 && p->n > COLS / 8));
 }
 
 Status gemm_skinny(const Product *p, InputRounding rounding, int64_t batch) {
@@ -189,9 +197,7 @@ Status gemm_skinny(const Product *p, InputRounding rounding, int64_t batch) {
     s.b = (Source){gemm_at(&p->b, batch, 0, 0), p->b.row * size, p->b.col * size, p->b.dtype, rounding};
     const double work = (double)(p->m * p->k + 1); /* multiply-adds per column; 64 Ki elements of b are worth a second thread */
     const int64_t grain = (int64_t)(65536 / work) + 1;
-    if (p->b.row == 1 && p->k > 1)
-        amp_parallel_for(p->n, (grain + 15) & ~(int64_t)15, dot_columns, &s);
-    else
-        amp_parallel_for((p->n + COLS - 1) / COLS, grain / COLS + 1, sweep_columns, &s);
+    if (p->b.row == 1 && p->k > 1) amp_parallel_for(p->n, (grain + 15) & ~(int64_t)15, dot_columns, &s);
+    else amp_parallel_for((p->n + COLS - 1) / COLS, grain / COLS + 1, sweep_columns, &s);
     return AMP_OK;
 }

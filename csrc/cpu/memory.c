@@ -128,10 +128,8 @@ static void *system_alloc(size_t nbytes, size_t size) {
 }
 
 static void system_free(void *data, size_t size) {
-    if (!CACHING || size <= MAPPED_LIMIT)
-        free(data);
-    else
-        munmap(data, size);
+    if (!CACHING || size <= MAPPED_LIMIT) free(data);
+    else munmap(data, size);
 }
 
 /* ------------------------------------------------------------------ lists, flag held */
@@ -155,18 +153,12 @@ static void push(Arena *arena, int cls, FreeBlock *block, size_t size) {
 /* Takes a block that is not small out of both of its lists. */
 static void unlink_block(Arena *arena, int cls, FreeBlock *block) {
     if (block->next) block->next->prev = block->prev;
-    if (block->prev)
-        block->prev->next = block->next;
-    else
-        arena->list[cls] = block->next;
-    if (block->newer)
-        block->newer->older = block->older;
-    else
-        arena->newest = block->older;
-    if (block->older)
-        block->older->newer = block->newer;
-    else
-        arena->oldest = block->newer;
+    if (block->prev) block->prev->next = block->next;
+    else arena->list[cls] = block->next;
+    if (block->newer) block->newer->older = block->older;
+    else arena->newest = block->older;
+    if (block->older) block->older->newer = block->newer;
+    else arena->oldest = block->newer;
     arena->cached -= (int64_t)block->bytes;
 }
 
@@ -231,12 +223,9 @@ void *amp_host_alloc(Device device, size_t nbytes) {
     if (cls < 0) return NULL;
     lock(arena);
     FreeBlock *block = arena->list[cls];
-    if (!block)
-        block = fetch(arena, nbytes, size);
-    else if (size <= SMALL_LIMIT)
-        arena->list[cls] = block->next;
-    else
-        unlink_block(arena, cls, block);
+    if (!block) block = fetch(arena, nbytes, size);
+    else if (size <= SMALL_LIMIT) arena->list[cls] = block->next;
+    else unlink_block(arena, cls, block);
     if (block) {
         MemoryStats *s = &arena->stats;
         s->allocations++;

@@ -2,13 +2,9 @@
  * statistics; how products are formed arrives in Call, which the CPU's slots honour. */
 #include "emulated.h"
 
-static void *emulated_alloc(size_t nbytes) {
-    return amp_host_alloc(AMP_CUDA, nbytes);
-}
+static void *emulated_alloc(size_t nbytes) { return amp_host_alloc(AMP_CUDA, nbytes); }
 
-static void emulated_free(void *data, size_t nbytes) {
-    amp_host_free(AMP_CUDA, data, nbytes);
-}
+static void emulated_free(void *data, size_t nbytes) { amp_host_free(AMP_CUDA, data, nbytes); }
 
 static Backend emulated;
 const Backend *amp_backend[AMP_DEVICE_COUNT] = {[AMP_CPU] = &amp_cpu_backend, [AMP_CUDA] = &emulated};

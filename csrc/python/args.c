@@ -9,8 +9,9 @@ static const struct {
     const char *text;
     uint8_t kind;
 } type_names[] = {
-    {"Tensor[]", ARG_TENSORS}, {"Tensor", ARG_TENSOR}, {"Number", ARG_NUMBER}, {"int[]", ARG_INTS},     {"int", ARG_INT}, {"float", ARG_FLOAT},
-    {"bool", ARG_BOOL},        {"str", ARG_STR},       {"dtype", ARG_DTYPE},   {"device", ARG_DEVICE}, {"any", ARG_ANY},
+    {"Tensor[]", ARG_TENSORS}, {"Tensor", ARG_TENSOR}, {"Number", ARG_NUMBER}, {"int[]", ARG_INTS},
+    {"int", ARG_INT},          {"float", ARG_FLOAT},   {"bool", ARG_BOOL},     {"str", ARG_STR},
+    {"dtype", ARG_DTYPE},      {"device", ARG_DEVICE}, {"any", ARG_ANY},
 };
 
 static int parse_default(const char *text, size_t n, Param *p) {
@@ -60,11 +61,8 @@ static int parse_default(const char *text, size_t n, Param *p) {
         a->num.kind = NUMBER_FLOAT;
         a->f = f;
         return 0;
-    case ARG_NUMBER:
-        a->num.kind = strpbrk(buffer, ".e") ? NUMBER_FLOAT : NUMBER_INT;
-        return 0;
-    default:
-        return -1;
+    case ARG_NUMBER: a->num.kind = strpbrk(buffer, ".e") ? NUMBER_FLOAT : NUMBER_INT; return 0;
+    default: return -1;
     }
 }
 
@@ -189,9 +187,7 @@ static int keep_temp(ArgFrame *f, Arg *arg, Tensor *t) {
     return 1;
 }
 
-static inline bool is_number(PyObject *o) {
-    return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o);
-}
+static inline bool is_number(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
 
 static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
     if (tensor_check(o)) {
@@ -320,13 +316,10 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     }
     int ok;
     switch ((ArgKind)p->kind) {
-    case ARG_TENSOR:
-        return to_tensor(o, f, arg, numbers);
-    case ARG_TENSORS:
-        return to_tensor_list(o, f, arg);
+    case ARG_TENSOR: return to_tensor(o, f, arg, numbers);
+    case ARG_TENSORS: return to_tensor_list(o, f, arg);
     case ARG_NUMBER:
-    case ARG_FLOAT:
-        return to_number(o, arg, p->kind);
+    case ARG_FLOAT: return to_number(o, arg, p->kind);
     case ARG_INT:
         if (PyBool_Check(o) || PyFloat_Check(o)) {
             return 0;
@@ -343,8 +336,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
         arg->i = o == Py_True;
         arg->num = (Number){.f = (double)arg->i, .i = arg->i, .kind = NUMBER_BOOL};
         return 1;
-    case ARG_INTS:
-        return args_int_list(o, f, arg);
+    case ARG_INTS: return args_int_list(o, f, arg);
     case ARG_STR:
         if (!PyUnicode_Check(o)) {
             return 0;
@@ -370,8 +362,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
         arg->kind = ARG_ANY;
         arg->o = o;
         return 1;
-    case ARG_NONE:
-        break;
+    case ARG_NONE: break;
     }
     return 0;
 }
@@ -387,8 +378,8 @@ static const char *kind_text(const Param *p) {
 
 static void report_type(const OpRow *row, int index, bool method, PyObject *o) {
     const Param *p = &row->param[index];
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name, index + (method ? 0 : 1),
-                 kind_text(p), Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name,
+                 index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name);
 }
 
 static int find_keyword(const OpRow *row, PyObject *name) {
@@ -419,8 +410,8 @@ static int find_keyword(const OpRow *row, PyObject *name) {
     return -1;
 }
 
-static int parse_keywords(const OpRow *row, bool method, PyObject *const *values, PyObject *kwnames, ArgFrame *frame, Arg *arg, uint32_t *given,
-                          bool report) {
+static int parse_keywords(const OpRow *row, bool method, PyObject *const *values, PyObject *kwnames, ArgFrame *frame, Arg *arg,
+                          uint32_t *given, bool report) {
     Py_ssize_t n = PyTuple_GET_SIZE(kwnames);
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, k);
@@ -450,7 +441,8 @@ static int parse_keywords(const OpRow *row, bool method, PyObject *const *values
 }
 
 /* All remaining positional arguments are the integers of a `int[]*` list. */
-static int parse_varargs(const OpRow *row, int index, bool method, PyObject *const *args, Py_ssize_t n, ArgFrame *frame, Arg *arg, bool report) {
+static int parse_varargs(const OpRow *row, int index, bool method, PyObject *const *args, Py_ssize_t n, ArgFrame *frame, Arg *arg,
+                         bool report) {
     if (n == 1 && (PyTuple_Check(args[0]) || PyList_Check(args[0]))) {
         int ok = args_int_list(args[0], frame, arg);
         if (ok == 0 && report) {
@@ -477,8 +469,8 @@ static int parse_varargs(const OpRow *row, int index, bool method, PyObject *con
     return 1;
 }
 
-int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame, Arg *arg,
-               bool report) {
+int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame,
+               Arg *arg, bool report) {
     int i = 0;
     bool method = self != NULL;
     uint32_t given = 0;
@@ -493,8 +485,8 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
     for (; used < nargs; i++, used++) {
         if (i >= row->npositional) {
             if (report) {
-                PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", row->name, row->npositional - (method ? 1 : 0),
-                             nargs);
+                PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", row->name,
+                             row->npositional - (method ? 1 : 0), nargs);
             }
             return 0;
         }
@@ -526,7 +518,8 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         const Param *p = &row->param[i];
         if (!p->has_default) {
             if (report) {
-                PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (position %d)", row->name, p->name, i + (method ? 0 : 1));
+                PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (position %d)", row->name, p->name,
+                             i + (method ? 0 : 1));
             }
             return 0;
         }

@@ -8,8 +8,8 @@ enum { FRAME_INTS = 96, FRAME_TENSORS = 32, FRAME_TEMPS = 6 };
 /* What a call's Args borrow from: lives on the entry's stack, emptied by args_done. */
 typedef struct ArgFrame {
     int ntemps, nints, ntensors, nheap;
-    PyObject *temps[FRAME_TEMPS];      /* strong: wrapped numbers, converted arrays */
-    void *heap[4];                     /* lists too long for the inline space */
+    PyObject *temps[FRAME_TEMPS]; /* strong: wrapped numbers, converted arrays */
+    void *heap[4];                /* lists too long for the inline space */
     int64_t ints[FRAME_INTS];
     Tensor *tensors[FRAME_TENSORS];
 } ArgFrame;
@@ -21,8 +21,8 @@ int args_compile(OpRow *row);
 
 /* Fills arg[0 .. nparams). `self` (or NULL) stands in for parameter 0. 1: parsed; 0: does not fit (exception set only if `report`);
  * -1: failed with an exception. args_done is due after any result. */
-int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame, Arg *arg,
-               bool report);
+int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame,
+               Arg *arg, bool report);
 
 /* A list of integers from a sequence or a single integer; 1, 0, -1 as above. */
 int args_int_list(PyObject *o, ArgFrame *frame, Arg *arg);

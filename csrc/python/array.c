@@ -15,11 +15,10 @@ static PyArray_Descr *descr_of[AMP_DTYPE_COUNT];
 
 /* Rows that NumPy itself knows have a type number here, the others -1. */
 static const int type_number[AMP_DTYPE_COUNT] = {
-    [AMP_BOOL] = NPY_BOOL,           [AMP_UINT8] = NPY_UINT8,          [AMP_INT8] = NPY_INT8,
-    [AMP_INT16] = NPY_INT16,         [AMP_INT32] = NPY_INT32,          [AMP_INT64] = NPY_INT64,
-    [AMP_FLOAT8_E5M2] = -1,          [AMP_FLOAT8_E4M3FN] = -1,         [AMP_FLOAT16] = NPY_FLOAT16,
-    [AMP_BFLOAT16] = -1,             [AMP_FLOAT32] = NPY_FLOAT32,      [AMP_FLOAT64] = NPY_FLOAT64,
-    [AMP_BCOMPLEX32] = -1,           [AMP_COMPLEX32] = -1,            [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
+    [AMP_BOOL] = NPY_BOOL,       [AMP_UINT8] = NPY_UINT8, [AMP_INT8] = NPY_INT8,           [AMP_INT16] = NPY_INT16,
+    [AMP_INT32] = NPY_INT32,     [AMP_INT64] = NPY_INT64, [AMP_FLOAT8_E5M2] = -1,          [AMP_FLOAT8_E4M3FN] = -1,
+    [AMP_FLOAT16] = NPY_FLOAT16, [AMP_BFLOAT16] = -1,     [AMP_FLOAT32] = NPY_FLOAT32,     [AMP_FLOAT64] = NPY_FLOAT64,
+    [AMP_BCOMPLEX32] = -1,       [AMP_COMPLEX32] = -1,    [AMP_COMPLEX64] = NPY_COMPLEX64, [AMP_COMPLEX128] = NPY_COMPLEX128,
 };
 
 int array_init(PyObject *module) {
@@ -118,7 +117,8 @@ PyObject *array_dtype_of(int dtype) {
         return NULL;
     }
     if (!descr_of[dtype]) {
-        PyErr_Format(PyExc_TypeError, "NumPy has no dtype for %s. Convert first: tensor.to(complex64)", amp_dtype_info[dtype].name);
+        PyErr_Format(PyExc_TypeError, "NumPy has no dtype for %s. Convert first: tensor.to(complex64)",
+                     amp_dtype_info[dtype].name);
     }
     return Py_XNewRef((PyObject *)descr_of[dtype]);
 }
@@ -157,7 +157,8 @@ PyObject *array_as(PyObject *o, PyObject *dtype, int copy) {
     }
     bool cast = descr && !PyArray_EquivTypes(descr, PyArray_DESCR(array));
     if (cast && copy == 0) {
-        PyErr_Format(PyExc_ValueError, "Unable to avoid copy: the tensor's dtype is %R, but %R was asked for together with copy=False",
+        PyErr_Format(PyExc_ValueError,
+                     "Unable to avoid copy: the tensor's dtype is %R, but %R was asked for together with copy=False",
                      (PyObject *)PyArray_DESCR(array), (PyObject *)descr);
         Py_DECREF(descr);
         return NULL;
@@ -180,8 +181,8 @@ static int check_dtype(PyArrayObject *array) {
     }
     int id = id_of_descr(descr);
     if (id < 0 && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "can't convert a numpy.ndarray of %R to a tensor. The supported dtypes are: %s", (PyObject *)descr,
-                     dtype_names());
+        PyErr_Format(PyExc_TypeError, "can't convert a numpy.ndarray of %R to a tensor. The supported dtypes are: %s",
+                     (PyObject *)descr, dtype_names());
     }
     return id;
 }
@@ -203,10 +204,11 @@ static int warn_read_only(void) {
         return 0;
     }
     warned = true;
-    return PyErr_WarnEx(PyExc_UserWarning,
-                        "the given NumPy array is not writable, but a tensor can always be written to, and that would change the array. "
-                        "Copy the array first (array.copy()) or make it writable. This warning is shown once",
-                        1);
+    return PyErr_WarnEx(
+        PyExc_UserWarning,
+        "the given NumPy array is not writable, but a tensor can always be written to, and that would change the array. "
+        "Copy the array first (array.copy()) or make it writable. This warning is shown once",
+        1);
 }
 
 /* Strides of dimensions with fewer than two entries mean nothing; NumPy leaves anything in them, so they get the contiguous value. */
@@ -217,17 +219,19 @@ static int element_strides(PyArrayObject *array, int64_t *shape, int64_t *stride
         npy_intp bytes = PyArray_STRIDE(array, d);
         shape[d] = PyArray_DIM(array, d);
         if (shape[d] > 1 && bytes < 0) {
-            PyErr_Format(PyExc_ValueError,
-                         "at least one stride of the NumPy array is negative (dimension %d: %zd bytes); tensors with negative strides are "
-                         "not supported. Make a copy first: array.copy()",
-                         d, (Py_ssize_t)bytes);
+            PyErr_Format(
+                PyExc_ValueError,
+                "at least one stride of the NumPy array is negative (dimension %d: %zd bytes); tensors with negative strides are "
+                "not supported. Make a copy first: array.copy()",
+                d, (Py_ssize_t)bytes);
             return -1;
         }
         if (shape[d] > 1 && bytes % itemsize) {
-            PyErr_Format(PyExc_ValueError,
-                         "the strides of the NumPy array are not a multiple of the element size (dimension %d: %zd bytes, element: %zd "
-                         "bytes). Make a copy first: array.copy()",
-                         d, (Py_ssize_t)bytes, (Py_ssize_t)itemsize);
+            PyErr_Format(
+                PyExc_ValueError,
+                "the strides of the NumPy array are not a multiple of the element size (dimension %d: %zd bytes, element: %zd "
+                "bytes). Make a copy first: array.copy()",
+                d, (Py_ssize_t)bytes, (Py_ssize_t)itemsize);
             return -1;
         }
         stride[d] = shape[d] > 1 ? bytes / itemsize : dense;

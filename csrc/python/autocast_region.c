@@ -14,8 +14,8 @@
 /* A cast may be kept only for fp32 leaf weights that want gradients (contract 3.7); a kept one is right while the epoch and the weight's
  * write count are those of its making. */
 static bool cacheable(const Tensor *t, int dtype, AutocastDevice device) {
-    return dtype == amp_autocast_dtype(device) && t->v.dtype == AMP_FLOAT32 && t->flags & TENSOR_REQUIRES_GRAD && !t->fn && !t->base &&
-           amp_autocast_cache_enabled() && !(amp_mode & MODE_INFERENCE);
+    return dtype == amp_autocast_dtype(device) && t->v.dtype == AMP_FLOAT32 && t->flags & TENSOR_REQUIRES_GRAD && !t->fn &&
+           !t->base && amp_autocast_cache_enabled() && !(amp_mode & MODE_INFERENCE);
 }
 
 /* Casts made with gradients on even under no_grad, so that a later use with gradients still reaches the weight. */
@@ -103,17 +103,23 @@ static void clear_cache(void) {
 static int raise_policy(const OpRow *row, const PolicyResult *r, const int8_t *dtypes) {
     if (r->error == POLICY_IS_BANNED) {
         PyErr_Format(PyExc_RuntimeError,
-                     "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid layer right before it: combine the two "
-                     "with binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or disable autocast around the call and give it float32 inputs",
+                     "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid "
+                     "layer right before it: combine the two "
+                     "with binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or disable autocast around the "
+                     "call and give it float32 inputs",
                      row->name);
         return -1;
     }
     if (r->error == POLICY_REGION_IS_FP64) {
-        PyErr_Format(PyExc_RuntimeError, "%s: Unexpected floating ScalarType in at::autocast::prioritize: an autocast region with dtype float64 has no rule for it",
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s: Unexpected floating ScalarType in at::autocast::prioritize: an autocast region with dtype float64 has "
+                     "no rule for it",
                      row->name);
         return -1;
     }
-    PyErr_Format(PyExc_RuntimeError, "%s: Unexpected floating ScalarType %s under autocast: this op takes float32 and the region's own dtype. Cast the argument first",
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: Unexpected floating ScalarType %s under autocast: this op takes float32 and the region's own dtype. Cast "
+                 "the argument first",
                  row->name, r->offender >= 0 ? amp_dtype_info[dtypes[r->offender]].name : "?");
     return -1;
 }
@@ -168,7 +174,8 @@ static int replace_all(const OpRow *row, Arg *arg, int dtype, AutocastDevice dev
     return 0;
 }
 
-static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *keep, int total, int8_t *dtypes, uint8_t *eligible) {
+static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *keep, int total, int8_t *dtypes,
+                        uint8_t *eligible) {
     AutocastDevice device = region == AMP_CPU ? AUTOCAST_CPU : AUTOCAST_CUDA;
     uint8_t bit = region == AMP_CPU ? MODE_AUTOCAST_CPU : MODE_AUTOCAST_CUDA;
     Policy policy = (Policy)(region == AMP_CPU ? row->cpu_policy : row->cuda_policy);
@@ -242,16 +249,12 @@ static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupporte
         return -1;
     }
     switch (amp_autocast_device_parse(text, out)) {
-    case AUTOCAST_PARSE_OK:
-        return 0;
-    case AUTOCAST_PARSE_EMPTY:
-        PyErr_SetString(PyExc_RuntimeError, "Device string must not be empty");
-        return -1;
-    case AUTOCAST_PARSE_INVALID:
-        PyErr_Format(PyExc_RuntimeError, "Invalid device string: '%s'", text);
-        return -1;
+    case AUTOCAST_PARSE_OK: return 0;
+    case AUTOCAST_PARSE_EMPTY: PyErr_SetString(PyExc_RuntimeError, "Device string must not be empty"); return -1;
+    case AUTOCAST_PARSE_INVALID: PyErr_Format(PyExc_RuntimeError, "Invalid device string: '%s'", text); return -1;
     case AUTOCAST_PARSE_UNKNOWN:
-        PyErr_Format(PyExc_RuntimeError, "Expected one of cpu, cuda, xpu, mps, xla, hpu, mtia, maia device type at start of device string: %s", text);
+        PyErr_Format(PyExc_RuntimeError,
+                     "Expected one of cpu, cuda, xpu, mps, xla, hpu, mtia, maia device type at start of device string: %s", text);
         return -1;
     default:
         if (!unsupported) {
@@ -376,7 +379,8 @@ static PyObject *kw_device_type, *kw_dtype, *kw_enabled, *kw_cache_enabled, *tex
 static int warn_dtype(PyObject *device_text) {
     PyObject *upper = PyObject_CallMethod(device_text, "upper", NULL);
     int failed = upper ? PyErr_WarnFormat(PyExc_UserWarning, 1,
-                                          "In %U autocast, but the target dtype is not supported. Disabling autocast.\n%U Autocast only supports dtypes of "
+                                          "In %U autocast, but the target dtype is not supported. Disabling autocast.\n%U "
+                                          "Autocast only supports dtypes of "
                                           "bfloat16, float16 currently.",
                                           upper, upper)
                        : -1;
@@ -392,7 +396,8 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
         return -1;
     }
     bool with_dtype = dtype && dtype != Py_None;
-    int found = parse_device(device_type, &device, with_dtype ? "User specified an unsupported autocast device_type '%s'" : no_dtype);
+    int found = parse_device(device_type, &device,
+                             with_dtype ? "User specified an unsupported autocast device_type '%s'" : no_dtype);
     if (found < 0) {
         return -1;
     }
@@ -423,7 +428,8 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
     }
     if (PyUnicode_Compare(device_type, text_cuda) == 0) {
         if (!amp_state.cuda_emulated) {
-            if (PyErr_WarnEx(PyExc_UserWarning, "User provided device_type of 'cuda', but CUDA is not available. Disabling", 1) < 0) {
+            if (PyErr_WarnEx(PyExc_UserWarning, "User provided device_type of 'cuda', but CUDA is not available. Disabling", 1) <
+                0) {
                 return -1;
             }
             r->enabled = false;
@@ -471,7 +477,10 @@ static int region_args(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, P
         for (i = i < 4 ? i : 0; i < 4 && name != names[i] && PyUnicode_Compare(name, names[i]); i++) {
         }
         if (i == 4 || out[i]) {
-            PyErr_Format(PyExc_TypeError, i == 4 ? "autocast() got an unexpected keyword argument '%U'" : "autocast() got multiple values for argument '%U'", name);
+            PyErr_Format(PyExc_TypeError,
+                         i == 4 ? "autocast() got an unexpected keyword argument '%U'"
+                                : "autocast() got multiple values for argument '%U'",
+                         name);
             return -1;
         }
         out[i] = args[n + k];
@@ -591,7 +600,8 @@ static PyObject *region_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (decorate) {
         if (PyTuple_GET_SIZE(args) != 1 || (kwargs && PyDict_GET_SIZE(kwargs)) || !PyCallable_Check(PyTuple_GET_ITEM(args, 0)) ||
             tensor_check(PyTuple_GET_ITEM(args, 0))) {
-            PyErr_SetString(PyExc_TypeError, "autocast as a decorator requires a callable: write `@autocast(...)` above a function, or `with autocast(...):` around the code");
+            PyErr_SetString(PyExc_TypeError, "autocast as a decorator requires a callable: write `@autocast(...)` above a "
+                                             "function, or `with autocast(...):` around the code");
         } else {
             result = PyObject_CallFunctionObjArgs(decorate, self, PyTuple_GET_ITEM(args, 0), NULL);
         }
@@ -601,32 +611,28 @@ static PyObject *region_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     return result;
 }
 
-static PyObject *region_get_device(PyObject *self, void *Py_UNUSED(closure)) {
-    return Py_NewRef(((Region *)self)->device_text);
-}
+static PyObject *region_get_device(PyObject *self, void *Py_UNUSED(closure)) { return Py_NewRef(((Region *)self)->device_text); }
 
-static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
-    return dtype_object(((Region *)self)->dtype);
-}
+static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) { return dtype_object(((Region *)self)->dtype); }
 
 static PyObject *region_get_enabled(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(((Region *)self)->enabled);
 }
 
-static PyObject *region_get_cache(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyBool_FromLong(((Region *)self)->cache);
-}
+static PyObject *region_get_cache(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(((Region *)self)->cache); }
 
 static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
-    return Py_BuildValue("(O(ONOO))", (PyObject *)Py_TYPE(self), r->device_text, dtype_object(r->dtype), r->enabled ? Py_True : Py_False,
-                         r->cache ? Py_True : Py_False);
+    return Py_BuildValue("(O(ONOO))", (PyObject *)Py_TYPE(self), r->device_text, dtype_object(r->dtype),
+                         r->enabled ? Py_True : Py_False, r->cache ? Py_True : Py_False);
 }
 
 static int region_type_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"__enter__", region_enter, METH_NOARGS, "__enter__($self, /)\n--\n\nSaves the thread's state and switches to this region's."},
-        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, "__exit__($self, /, *exc_info)\n--\n\nRestores what the matching __enter__ saved; exceptions propagate."},
+        {"__enter__", region_enter, METH_NOARGS,
+         "__enter__($self, /)\n--\n\nSaves the thread's state and switches to this region's."},
+        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
+         "__exit__($self, /, *exc_info)\n--\n\nRestores what the matching __enter__ saved; exceptions propagate."},
         {"__reduce__", region_reduce, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
@@ -652,11 +658,13 @@ static int region_type_init(PyObject *module) {
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},
         {Py_tp_members, members},
-        {Py_tp_doc, "autocast(device_type, dtype=None, enabled=True, cache_enabled=None)\n--\n\n"
-                    "Inside `with autocast(...)`, listed ops run in the region's 16-bit dtype or in float32 as their policy says.\n"
-                    "Also a decorator. State is per thread; regions nest; an instance may be entered again while it is entered.\n\n"
-                    "device_type: \"cpu\" or \"cuda\". dtype: None takes the current one (cpu bfloat16, cuda float16). cache_enabled: keep the\n"
-                    "casts of float32 leaf weights until the outermost region is left; None takes the current setting."},
+        {Py_tp_doc,
+         "autocast(device_type, dtype=None, enabled=True, cache_enabled=None)\n--\n\n"
+         "Inside `with autocast(...)`, listed ops run in the region's 16-bit dtype or in float32 as their policy says.\n"
+         "Also a decorator. State is per thread; regions nest; an instance may be entered again while it is entered.\n\n"
+         "device_type: \"cpu\" or \"cuda\". dtype: None takes the current one (cpu bfloat16, cuda float16). cache_enabled: keep "
+         "the\n"
+         "casts of float32 leaf weights until the outermost region is left; None takes the current setting."},
         {0, NULL},
     };
     static PyType_Spec spec = {
@@ -677,17 +685,27 @@ static int region_type_init(PyObject *module) {
 
 int autocast_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL, "is_autocast_enabled(device_type='cuda', /)\n--\n\nWhether autocast is on in this thread."},
-        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL, "set_autocast_enabled(device_type, enabled, /)\n--\n\nSwitches autocast in this thread without a region."},
-        {"get_autocast_dtype", get_dtype, METH_O, "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
-        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL, "set_autocast_dtype(device_type, dtype, /)\n--\n\nSets that dtype; any dtype is accepted."},
-        {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS, "_is_any_autocast_enabled()\n--\n\nWhether autocast is on for any device type."},
-        {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, "is_autocast_cache_enabled()\n--\n\nWhether weight casts are kept."},
-        {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "set_autocast_cache_enabled(enabled, /)\n--\n\nSwitches the keeping of weight casts in this thread."},
-        {"autocast_increment_nesting", increment, METH_NOARGS, "autocast_increment_nesting()\n--\n\nRaises this thread's depth of regions and returns it."},
-        {"autocast_decrement_nesting", decrement, METH_NOARGS, "autocast_decrement_nesting()\n--\n\nLowers the depth and returns it; it may go negative."},
+        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL,
+         "is_autocast_enabled(device_type='cuda', /)\n--\n\nWhether autocast is on in this thread."},
+        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL,
+         "set_autocast_enabled(device_type, enabled, /)\n--\n\nSwitches autocast in this thread without a region."},
+        {"get_autocast_dtype", get_dtype, METH_O,
+         "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
+        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL,
+         "set_autocast_dtype(device_type, dtype, /)\n--\n\nSets that dtype; any dtype is accepted."},
+        {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS,
+         "_is_any_autocast_enabled()\n--\n\nWhether autocast is on for any device type."},
+        {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS,
+         "is_autocast_cache_enabled()\n--\n\nWhether weight casts are kept."},
+        {"set_autocast_cache_enabled", set_cache_enabled, METH_O,
+         "set_autocast_cache_enabled(enabled, /)\n--\n\nSwitches the keeping of weight casts in this thread."},
+        {"autocast_increment_nesting", increment, METH_NOARGS,
+         "autocast_increment_nesting()\n--\n\nRaises this thread's depth of regions and returns it."},
+        {"autocast_decrement_nesting", decrement, METH_NOARGS,
+         "autocast_decrement_nesting()\n--\n\nLowers the depth and returns it; it may go negative."},
         {"clear_autocast_cache", clear, METH_NOARGS, "clear_autocast_cache()\n--\n\nDrops all kept weight casts of the process."},
-        {"is_autocast_available", is_available, METH_O, "is_autocast_available(device_type, /)\n--\n\nWhether the device type has autocast."},
+        {"is_autocast_available", is_available, METH_O,
+         "is_autocast_available(device_type, /)\n--\n\nWhether the device type has autocast."},
         {NULL, NULL, 0, NULL},
     };
     kw_device_type = PyUnicode_InternFromString("device_type");

@@ -7,7 +7,7 @@
 int autocast_init(PyObject *module);
 /* Casts made for one call; strong. */
 typedef struct AutocastKeep {
-    Tensor **t;   /* few, or a heap block */
+    Tensor **t;    /* few, or a heap block */
     Tensor **list; /* copy of the op's tensor list with the casts in place of the originals (borrowed), or NULL */
     int n;
     Tensor *few[16];

@@ -3,17 +3,11 @@
 
 #include "classes.h"
 
-Arg arg_int(int64_t i) {
-    return (Arg){.kind = ARG_INT, .i = i, .num = number_int(i)};
-}
+Arg arg_int(int64_t i) { return (Arg){.kind = ARG_INT, .i = i, .num = number_int(i)}; }
 
-Arg arg_float(double f) {
-    return (Arg){.kind = ARG_FLOAT, .f = f, .num = number_float(f)};
-}
+Arg arg_float(double f) { return (Arg){.kind = ARG_FLOAT, .f = f, .num = number_float(f)}; }
 
-Arg arg_bool(bool on) {
-    return (Arg){.kind = ARG_BOOL, .i = on, .num = {.f = on, .i = on, .kind = NUMBER_BOOL}};
-}
+Arg arg_bool(bool on) { return (Arg){.kind = ARG_BOOL, .i = on, .num = {.f = on, .i = on, .kind = NUMBER_BOOL}}; }
 
 /* Defaults for every parameter from `first` on. */
 static void defaults(OpId op, Arg *arg, int first) {
@@ -62,9 +56,7 @@ Tensor *call_to(Tensor *a, int dtype, int device) {
     return run_op_tensor(OP_to_copy, arg);
 }
 
-Tensor *call_cast(Tensor *a, int dtype) {
-    return a ? call_to(a, dtype, a->v.device) : NULL;
-}
+Tensor *call_cast(Tensor *a, int dtype) { return a ? call_to(a, dtype, a->v.device) : NULL; }
 
 static Tensor *call_ints(OpId op, Tensor *a, int n, const int64_t *ints) {
     if (!a) {
@@ -75,17 +67,11 @@ static Tensor *call_ints(OpId op, Tensor *a, int n, const int64_t *ints) {
     return run_op_tensor(op, arg);
 }
 
-Tensor *call_reshape(Tensor *a, int ndim, const int64_t *shape) {
-    return call_ints(OP_reshape, a, ndim, shape);
-}
+Tensor *call_reshape(Tensor *a, int ndim, const int64_t *shape) { return call_ints(OP_reshape, a, ndim, shape); }
 
-Tensor *call_expand(Tensor *a, int ndim, const int64_t *shape) {
-    return call_ints(OP_expand, a, ndim, shape);
-}
+Tensor *call_expand(Tensor *a, int ndim, const int64_t *shape) { return call_ints(OP_expand, a, ndim, shape); }
 
-Tensor *call_permute(Tensor *a, const int64_t *dims) {
-    return a ? call_ints(OP_permute, a, a->v.ndim, dims) : NULL;
-}
+Tensor *call_permute(Tensor *a, const int64_t *dims) { return a ? call_ints(OP_permute, a, a->v.ndim, dims) : NULL; }
 
 Tensor *call_transpose(Tensor *a, int dim0, int dim1) {
     if (!a) {
@@ -111,17 +97,11 @@ Tensor *call_sum(Tensor *a, const int64_t *dims, int ndims, bool keepdim) {
     return run_op_tensor(OP_sum_dim, arg);
 }
 
-Tensor *call_mean(Tensor *a) {
-    return call_unary(OP_mean, a);
-}
+Tensor *call_mean(Tensor *a) { return call_unary(OP_mean, a); }
 
-Tensor *call_clone(Tensor *a) {
-    return call_unary(OP_clone, a);
-}
+Tensor *call_clone(Tensor *a) { return call_unary(OP_clone, a); }
 
-Tensor *call_contiguous(Tensor *a) {
-    return call_unary(OP_contiguous, a);
-}
+Tensor *call_contiguous(Tensor *a) { return call_unary(OP_contiguous, a); }
 
 int call_inplace(OpId op, Tensor *self, Tensor *other) {
     if (!self || !other) {
@@ -134,6 +114,4 @@ int call_inplace(OpId op, Tensor *self, Tensor *other) {
     return result ? 0 : -1;
 }
 
-int call_copy(Tensor *dst, Tensor *src) {
-    return call_inplace(OP_copy, dst, src);
-}
+int call_copy(Tensor *dst, Tensor *src) { return call_inplace(OP_copy, dst, src); }

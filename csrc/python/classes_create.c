@@ -73,7 +73,8 @@ static int need_floating(const OpCall *c, int dtype) {
     if (amp_is_floating(dtype)) {
         return 0;
     }
-    PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it needs a floating dtype", c->row->name, amp_dtype_info[dtype].name);
+    PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it needs a floating dtype", c->row->name,
+                 amp_dtype_info[dtype].name);
     return -1;
 }
 
@@ -83,7 +84,13 @@ static int draw(const OpCall *c, OpId op, Tensor *t, const Tensor *in, int nnum,
     if (!g) {
         return -1;
     }
-    Call call = {.op = (uint16_t)op, .nin = in ? 1 : 0, .nout = 1, .in = {in ? &in->v : NULL}, .out = {&t->v}, .nnum = (uint8_t)nnum, .extra = g};
+    Call call = {.op = (uint16_t)op,
+                 .nin = in ? 1 : 0,
+                 .nout = 1,
+                 .in = {in ? &in->v : NULL},
+                 .out = {&t->v},
+                 .nnum = (uint8_t)nnum,
+                 .extra = g};
     memcpy(call.num, num, (size_t)nnum * sizeof *num);
     Slot slot = AMP_BACKEND_SLOT(t->v.device, random);
     if (t->v.device == AMP_META) {
@@ -107,7 +114,8 @@ int run_RANDINT(OpCall *c) {
     bool both = c->row->op == OP_randint;
     int64_t low = both ? c->arg[0].i : 0, high = c->arg[both ? 1 : 0].i;
     if (low >= high) {
-        PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)low, (long long)high);
+        PyErr_Format(PyExc_RuntimeError, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                     (long long)low, (long long)high);
         return -1;
     }
     Tensor *t = make(c, &c->arg[both ? 2 : 1], AMP_INT64, AMP_CPU);
@@ -137,7 +145,8 @@ static int arrange(Tensor *t, OpId op, int nnum, const Number *num) {
 
 int run_ARANGE(OpCall *c) {
     bool single = c->row->op == OP_arange_end;
-    Number start = single ? number_int(0) : c->arg[0].num, end = c->arg[single ? 0 : 1].num, step = single ? number_int(1) : c->arg[2].num;
+    Number start = single ? number_int(0) : c->arg[0].num, end = c->arg[single ? 0 : 1].num,
+           step = single ? number_int(1) : c->arg[2].num;
     bool whole = start.kind <= NUMBER_INT && end.kind <= NUMBER_INT && step.kind <= NUMBER_INT;
     if (step.f == 0.0) {
         PyErr_SetString(PyExc_RuntimeError, "step must be nonzero");
@@ -199,18 +208,14 @@ int run_LIKE(OpCall *c) {
     Number unit[2] = {number_float(0.0), number_float(1.0)};
     switch (c->row->op) {
     case OP_zeros_like:
-    case OP_ones_like:
-        failed = raw_fill(t, number_int(c->row->op == OP_ones_like));
-        break;
-    case OP_full_like:
-        failed = raw_fill(t, c->arg[1].num);
-        break;
+    case OP_ones_like: failed = raw_fill(t, number_int(c->row->op == OP_ones_like)); break;
+    case OP_full_like: failed = raw_fill(t, c->arg[1].num); break;
     case OP_rand_like:
     case OP_randn_like:
-        failed = need_floating(c, dtype) < 0 ? -1 : draw(c, c->row->op == OP_randn_like ? OP_normal : OP_uniform, t, NULL, 2, unit);
+        failed = need_floating(c, dtype) < 0 ? -1
+                                             : draw(c, c->row->op == OP_randn_like ? OP_normal : OP_uniform, t, NULL, 2, unit);
         break;
-    default:
-        break;
+    default: break;
     }
     return failed < 0 ? -1 : finish(c, t);
 }

@@ -34,7 +34,8 @@ static int overwrite(OpCall *c, Tensor *from) {
     if (nd != to->v.ndim || memcmp(joined, to->v.shape, (size_t)nd * sizeof *joined)) {
         PyObject *a = tensor_describe(to), *b = tensor_describe(from);
         if (a && b) {
-            PyErr_Format(PyExc_RuntimeError, "The expanded size of the tensor must match the existing size: a %U cannot be written to a %U", b, a);
+            PyErr_Format(PyExc_RuntimeError,
+                         "The expanded size of the tensor must match the existing size: a %U cannot be written to a %U", b, a);
         }
         Py_XDECREF(a);
         Py_XDECREF(b);
@@ -58,13 +59,12 @@ static int overwrite(OpCall *c, Tensor *from) {
     return failed < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(to));
 }
 
-int run_COPY(OpCall *c) {
-    return overwrite(c, c->arg[1].t);
-}
+int run_COPY(OpCall *c) { return overwrite(c, c->arg[1].t); }
 
 int run_FILL(OpCall *c) {
     if (c->arg[1].t->v.ndim) {
-        PyErr_Format(PyExc_RuntimeError, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.", c->arg[1].t->v.ndim);
+        PyErr_Format(PyExc_RuntimeError, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
+                     c->arg[1].t->v.ndim);
         return -1;
     }
     return overwrite(c, c->arg[1].t);
@@ -78,9 +78,7 @@ int run_ZERO(OpCall *c) {
 }
 
 /* A 1-d tensor without elements joins anything, as in PyTorch. */
-static bool skipped(const Tensor *t) {
-    return t->v.ndim == 1 && t->v.shape[0] == 0;
-}
+static bool skipped(const Tensor *t) { return t->v.ndim == 1 && t->v.shape[0] == 0; }
 
 int run_CAT(OpCall *c) {
     int n = c->arg[0].n;
@@ -111,7 +109,8 @@ int run_CAT(OpCall *c) {
         for (int d = 0; d < model->v.ndim || t[i]->v.ndim != model->v.ndim; d++) {
             if (t[i]->v.ndim != model->v.ndim || (d != dim && t[i]->v.shape[d] != shape[d])) {
                 PyErr_Format(PyExc_RuntimeError,
-                             "Sizes of tensors must match except in dimension %d. Expected the sizes of the first tensor, but tensor number %d differs (Tensors must have same number of dimensions)",
+                             "Sizes of tensors must match except in dimension %d. Expected the sizes of the first tensor, but "
+                             "tensor number %d differs (Tensors must have same number of dimensions)",
                              dim, i);
                 return -1;
             }
@@ -156,7 +155,8 @@ int run_STACK(OpCall *c) {
         if (t[i]->v.ndim != t[0]->v.ndim || memcmp(t[i]->v.shape, t[0]->v.shape, (size_t)t[0]->v.ndim * sizeof(int64_t))) {
             PyObject *a = tensor_describe(t[0]), *b = tensor_describe(t[i]);
             if (a && b) {
-                PyErr_Format(PyExc_RuntimeError, "stack expects each tensor to be equal size, but got a %U at entry 0 and a %U at entry %d", a, b, i);
+                PyErr_Format(PyExc_RuntimeError,
+                             "stack expects each tensor to be equal size, but got a %U at entry 0 and a %U at entry %d", a, b, i);
             }
             Py_XDECREF(a);
             Py_XDECREF(b);
@@ -187,7 +187,8 @@ static int check_index(const OpCall *c, const Tensor *index) {
     if (index->v.dtype == AMP_INT64) {
         return 0;
     }
-    PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int64 for index, got %s", c->row->name, amp_dtype_info[index->v.dtype].name);
+    PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int64 for index, got %s", c->row->name,
+                 amp_dtype_info[index->v.dtype].name);
     return -1;
 }
 
@@ -203,7 +204,10 @@ int run_GATHER(OpCall *c) {
     }
     for (int d = 0; d < in->v.ndim; d++) {
         if (d != dim && index->v.shape[d] > in->v.shape[d]) {
-            PyErr_Format(PyExc_RuntimeError, "Size does not match at dimension %d: expected index size to be no larger than self's apart from dimension %d", d, dim);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "Size does not match at dimension %d: expected index size to be no larger than self's apart from dimension %d", d,
+                dim);
             return -1;
         }
     }
@@ -225,8 +229,8 @@ int run_SCATTER_ADD(OpCall *c) {
         return -1;
     }
     if (src->v.dtype != in->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got %s and %s", amp_dtype_info[in->v.dtype].name,
-                     amp_dtype_info[src->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got %s and %s",
+                     amp_dtype_info[in->v.dtype].name, amp_dtype_info[src->v.dtype].name);
         return -1;
     }
     bool fits = in->v.ndim == index->v.ndim && src->v.ndim == index->v.ndim && in->v.ndim > 0;
@@ -234,7 +238,9 @@ int run_SCATTER_ADD(OpCall *c) {
         fits = index->v.shape[d] <= src->v.shape[d] && (d == dim || index->v.shape[d] <= in->v.shape[d]);
     }
     if (!fits) {
-        PyErr_SetString(PyExc_RuntimeError, "scatter_add_(): Expected index to be no larger than self apart from the scattered dimension and to be no larger than src, with equal numbers of dimensions of at least 1");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "scatter_add_(): Expected index to be no larger than self apart from the scattered dimension and to be "
+                        "no larger than src, with equal numbers of dimensions of at least 1");
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
@@ -245,7 +251,8 @@ int run_SCATTER_ADD(OpCall *c) {
     part.shape = index->v.shape;
     part.numel = index->v.numel;
     part.layout = 0;
-    Call call = {.op = OP_scatter_add, .nin = 2, .nout = 1, .in = {&part, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
+    Call call = {
+        .op = OP_scatter_add, .nin = 2, .nout = 1, .in = {&part, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
     return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, index->v.numel * 16, c->row->name);
 }
 
@@ -256,8 +263,8 @@ int run_INDEX_SELECT(OpCall *c) {
         return -1;
     }
     if (index->v.ndim > 1 || !amp_is_integral(index->v.dtype) || index->v.dtype == AMP_BOOL) {
-        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector of integers, got a %d-D tensor of %s", index->v.ndim,
-                     amp_dtype_info[index->v.dtype].name);
+        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector of integers, got a %d-D tensor of %s",
+                     index->v.ndim, amp_dtype_info[index->v.dtype].name);
         return -1;
     }
     int64_t one = index->v.numel;
@@ -278,7 +285,7 @@ int run_INDEX_SELECT(OpCall *c) {
  * and gives (B..., rest...); both are permuted views of what the caller sees. */
 typedef struct IndexPlan {
     int k, first, nb, nrest;
-    int64_t shape[AMP_MAX_DIMS];                                /* of the result as the caller sees it */
+    int64_t shape[AMP_MAX_DIMS]; /* of the result as the caller sees it */
     int64_t source_shape[AMP_MAX_DIMS], source_stride[AMP_MAX_DIMS];
     int64_t batch[AMP_MAX_DIMS];
     int64_t index_stride[8][AMP_MAX_DIMS];
@@ -290,7 +297,8 @@ static int plan_index(const OpCall *c, const View *in, const Arg *indices, int f
     p->k = indices->n;
     p->first = first;
     if (p->k < 1 || p->k > 8 || first + p->k > in->ndim) {
-        PyErr_Format(PyExc_IndexError, "too many indices: 1 to 8 index tensors for the %d dimensions of the tensor, got %d", in->ndim, p->k);
+        PyErr_Format(PyExc_IndexError, "too many indices: 1 to 8 index tensors for the %d dimensions of the tensor, got %d",
+                     in->ndim, p->k);
         return -1;
     }
     p->nb = 0;
@@ -377,8 +385,10 @@ int run_INDEX_PUT(OpCall *c) {
     bool adjacent = c->arg[4].i != 0;
     IndexPlan p;
     if (values->v.dtype != in->v.dtype && !(values->flags & TENSOR_WRAPPED)) {
-        PyErr_Format(PyExc_RuntimeError, "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
-                     amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
+            amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
@@ -401,7 +411,14 @@ int run_INDEX_PUT(OpCall *c) {
         return -1;
     }
     View wide = broadcast_view(&same->v, nd, p.shape, strides), from = batch_first(&p, &wide, adjacent, shape, stride);
-    Call call = {.op = OP_index_put, .nin = 1, .nout = 1, .in = {&from}, .out = {&p.source}, .list = p.list, .nlist = p.k, .nnum = 1,
+    Call call = {.op = OP_index_put,
+                 .nin = 1,
+                 .nout = 1,
+                 .in = {&from},
+                 .out = {&p.source},
+                 .list = p.list,
+                 .nlist = p.k,
+                 .nnum = 1,
                  .num = {number_int(c->arg[5].i)}};
     int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index_put), &call, wide.numel * 16, "index_put");
     Py_DECREF(same);
@@ -452,7 +469,8 @@ int run_TRIANGLE(OpCall *c) {
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .nnum = 1, .num = {c->arg[1].num}};
+    Call call = {
+        .op = c->row->op, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .nnum = 1, .num = {c->arg[1].num}};
     return out ? run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, arrange), &call, in->v.numel * 8, c->row->name) : -1;
 }
 
@@ -463,6 +481,7 @@ int run_FLIP(OpCall *c) {
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    Call call = {.op = OP_flip, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .dims = c->arg[1].n ? mask : 0};
+    Call call = {
+        .op = OP_flip, .nin = 1, .nout = 1, .in = {&in->v}, .out = {out ? &out->v : NULL}, .dims = c->arg[1].n ? mask : 0};
     return out ? run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, arrange), &call, in->v.numel * 8, c->row->name) : -1;
 }

@@ -30,9 +30,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
             *compute = *out = amp_state.default_dtype;
         }
         break;
-    case RULE_BOOL:
-        *out = AMP_BOOL;
-        break;
+    case RULE_BOOL: *out = AMP_BOOL; break;
     case RULE_OWN: /* clamp: a float bound makes an integer tensor float */
         for (int i = 1; i <= 2; i++) {
             if (c->arg[i].kind == ARG_NUMBER && c->arg[i].num.kind == NUMBER_FLOAT && amp_is_integral(dtype)) {
@@ -44,8 +42,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
             return -1;
         }
         break;
-    default:
-        break;
+    default: break;
     }
     if (c->row->op == OP_abs && amp_is_complex(dtype)) {
         *out = amp_real_of(dtype);
@@ -54,7 +51,8 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
     }
     if (c->row->op == OP_bitwise_not && !amp_is_integral(dtype)) {
-        PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not %s", amp_dtype_info[dtype].name);
+        PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not %s",
+                     amp_dtype_info[dtype].name);
         return -1;
     }
     return 0;
@@ -132,9 +130,10 @@ static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shap
                 int64_t a = shape[ndim - k], b = t[i]->v.shape[t[i]->v.ndim - k];
                 if (a != b && a != 1 && b != 1) {
                     int largest = ndim > t[i]->v.ndim ? ndim : t[i]->v.ndim;
-                    PyErr_Format(PyExc_RuntimeError,
-                                 "%s: The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d", c->row->name,
-                                 (long long)a, (long long)b, largest - k);
+                    PyErr_Format(
+                        PyExc_RuntimeError,
+                        "%s: The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d",
+                        c->row->name, (long long)a, (long long)b, largest - k);
                     break;
                 }
             }
@@ -186,7 +185,8 @@ done:
 }
 
 static bool is_bitwise(int op) {
-    return op == OP_bitwise_and || op == OP_bitwise_or || op == OP_bitwise_xor || op == OP_bitwise_left_shift || op == OP_bitwise_right_shift;
+    return op == OP_bitwise_and || op == OP_bitwise_or || op == OP_bitwise_xor || op == OP_bitwise_left_shift ||
+           op == OP_bitwise_right_shift;
 }
 
 static int binary_dtype_checks(const OpCall *c, int common) {
@@ -200,19 +200,24 @@ static int binary_dtype_checks(const OpCall *c, int common) {
         }
     }
     if ((op == OP_sub || op == OP_rsub) && (c->arg[0].t->v.dtype == AMP_BOOL || c->arg[1].t->v.dtype == AMP_BOOL)) {
-        PyErr_SetString(PyExc_NotImplementedError, "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
-                                                   "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");
+        PyErr_SetString(
+            PyExc_NotImplementedError,
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
+            "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");
         return -1;
     }
-    bool half_complex = (common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow)) || (common == AMP_BCOMPLEX32 && c->row->rule != RULE_BOOL && !c->out), logical_floor = common == AMP_BOOL && (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
+    bool half_complex = (common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow)) ||
+                        (common == AMP_BCOMPLEX32 && c->row->rule != RULE_BOOL && !c->out),
+         logical_floor = common == AMP_BOOL &&
+                         (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
     if (half_complex || logical_floor) {
-        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': cast one operand to %s first", c->row->name, amp_dtype_info[common].name,
-                     half_complex ? "complex64" : "int64");
+        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': cast one operand to %s first", c->row->name,
+                     amp_dtype_info[common].name, half_complex ? "complex64" : "int64");
         return -1;
     }
     if (is_bitwise(op) && !amp_is_integral(common)) {
-        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it works on integer and bool tensors", c->row->name,
-                     amp_dtype_info[common].name);
+        PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it works on integer and bool tensors",
+                     c->row->name, amp_dtype_info[common].name);
         return -1;
     }
     if ((op == OP_add || op == OP_sub || op == OP_rsub) && c->arg[2].kind == ARG_NUMBER) {
@@ -227,7 +232,8 @@ static int binary_dtype_checks(const OpCall *c, int common) {
 
 int run_BINARY(OpCall *c) {
     Tensor *t[2] = {c->arg[0].t, c->arg[1].t};
-    int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype : promote_tensors(2, t);
+    int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype
+                                                                                                   : promote_tensors(2, t);
     if (binary_dtype_checks(c, common) < 0) {
         return -1;
     }
@@ -250,7 +256,8 @@ int run_DIV_MODE(OpCall *c) {
         } else if (!strcmp(c->arg[2].s, "trunc")) {
             op = OP_div_trunc;
         } else {
-            PyErr_Format(PyExc_RuntimeError, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", c->arg[2].s);
+            PyErr_Format(PyExc_RuntimeError, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
+                         c->arg[2].s);
             return -1;
         }
     }
@@ -271,7 +278,7 @@ int run_TERNARY(OpCall *c) {
             return -1;
         }
         int common = promote_tensors(2, t + 1);
-        
+
         Tensor *wide[3] = {t[0], NULL, NULL};
         int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
         wide[1] = raw_cast(t[1], common);
@@ -284,7 +291,7 @@ int run_TERNARY(OpCall *c) {
         return failed;
     }
     int common = promote_tensors(3, t);
-    
+
     if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
         common = amp_state.default_dtype;
     }
@@ -317,11 +324,14 @@ int run_MASKED_FILL(OpCall *c) {
         return -1;
     }
     if (t[1]->v.dtype != AMP_BOOL) {
-        PyErr_Format(PyExc_RuntimeError, "masked_fill only supports boolean masks, but got mask with dtype %s", amp_dtype_info[t[1]->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "masked_fill only supports boolean masks, but got mask with dtype %s",
+                     amp_dtype_info[t[1]->v.dtype].name);
         return -1;
     }
     if (t[2]->v.ndim != 0) {
-        PyErr_Format(PyExc_RuntimeError, "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).", t[2]->v.ndim);
+        PyErr_Format(PyExc_RuntimeError,
+                     "masked_fill only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                     t[2]->v.ndim);
         return -1;
     }
     int dtype = t[0]->v.dtype;
@@ -345,7 +355,9 @@ int run_MASKED_FILL(OpCall *c) {
     if (failed_cast || (isfinite(given) && !isfinite(kept))) {
         if (!failed_cast) {
             PyObject *shown = PyFloat_FromDouble(given);
-            PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R is outside its range (finfo tells it; -inf is allowed)",
+            PyErr_Format(PyExc_RuntimeError,
+                         "value cannot be converted to type %s without overflow: %R is outside its range (finfo tells it; -inf "
+                         "is allowed)",
                          amp_dtype_info[dtype].name, shown);
             Py_XDECREF(shown);
         }

@@ -7,15 +7,18 @@ static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
     if (a->v.dtype == b->v.dtype) {
         return 0;
     }
-    PyErr_Format(PyExc_RuntimeError, "%s: expected m1 and m2 to have the same dtype, but got: %s != %s. Cast one with .to(), or use autocast", c->row->name,
-                 amp_dtype_info[a->v.dtype].name, amp_dtype_info[b->v.dtype].name);
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: expected m1 and m2 to have the same dtype, but got: %s != %s. Cast one with .to(), or use autocast",
+                 c->row->name, amp_dtype_info[a->v.dtype].name, amp_dtype_info[b->v.dtype].name);
     return -1;
 }
 
 static int shapes_disagree(const OpCall *c, const Tensor *a, const Tensor *b) {
     PyObject *x = tensor_describe(a), *y = tensor_describe(b);
     if (x && y) {
-        PyErr_Format(PyExc_RuntimeError, "%s: mat1 and mat2 shapes cannot be multiplied: %U and %U. The inner sizes must be equal", c->row->name, x, y);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s: mat1 and mat2 shapes cannot be multiplied: %U and %U. The inner sizes must be equal", c->row->name, x,
+                     y);
     }
     Py_XDECREF(x);
     Py_XDECREF(y);
@@ -31,11 +34,10 @@ static int need_ndim(const OpCall *c, const Tensor *t, int ndim, const char *whi
 }
 
 /* How products of this call are formed. IEEE unless a setting says otherwise. */
-static Numerics product_numerics(void) {
-    return (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1};
-}
+static Numerics product_numerics(void) { return (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1}; }
 
-static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha, const char *name) {
+static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha,
+                        const char *name) {
     Call call;
     amp_call_init(&call, OP_mm);
     call.nin = 3;
@@ -74,8 +76,8 @@ static int run_matrix(OpCall *c, int ndim) {
         return shapes_disagree(c, a, b);
     }
     if (ndim == 3 && a->v.shape[0] != b->v.shape[0]) {
-        PyErr_Format(PyExc_RuntimeError, "%s: batch1 and batch2 must have the same number of batches, got %lld and %lld", name, (long long)a->v.shape[0],
-                     (long long)b->v.shape[0]);
+        PyErr_Format(PyExc_RuntimeError, "%s: batch1 and batch2 must have the same number of batches, got %lld and %lld", name,
+                     (long long)a->v.shape[0], (long long)b->v.shape[0]);
         return -1;
     }
     if (same_dtypes(c, a, b) < 0) {
@@ -91,13 +93,9 @@ static int run_matrix(OpCall *c, int ndim) {
     return out ? product(c, &a->v, &b->v, NULL, &out->v, number_float(0.0), number_float(1.0)) : -1;
 }
 
-int run_MM(OpCall *c) {
-    return run_matrix(c, 2);
-}
+int run_MM(OpCall *c) { return run_matrix(c, 2); }
 
-int run_BMM(OpCall *c) {
-    return run_matrix(c, 3);
-}
+int run_BMM(OpCall *c) { return run_matrix(c, 3); }
 
 /* A vector as a one-column or one-row matrix, and back. */
 static View as_matrix(const View *v, bool column, int64_t *dims) {
@@ -118,8 +116,8 @@ int run_MV(OpCall *c) {
         return -1;
     }
     if (a->v.shape[1] != x->v.shape[0]) {
-        PyErr_Format(PyExc_RuntimeError, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->v.shape[0], (long long)a->v.shape[0],
-                     (long long)a->v.shape[1], (long long)x->v.shape[0]);
+        PyErr_Format(PyExc_RuntimeError, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->v.shape[0],
+                     (long long)a->v.shape[0], (long long)a->v.shape[1], (long long)x->v.shape[0]);
         return -1;
     }
     int device = common_device(c);
@@ -142,12 +140,14 @@ int run_DOT(OpCall *c) {
         return -1;
     }
     if (a->v.dtype != b->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError, "dot : expected both vectors to have same dtype, but found %s and %s", amp_dtype_info[a->v.dtype].name,
-                     amp_dtype_info[b->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "dot : expected both vectors to have same dtype, but found %s and %s",
+                     amp_dtype_info[a->v.dtype].name, amp_dtype_info[b->v.dtype].name);
         return -1;
     }
     if (a->v.shape[0] != b->v.shape[0]) {
-        PyErr_Format(PyExc_RuntimeError, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got %lld and %lld elements respectively",
+        PyErr_Format(PyExc_RuntimeError,
+                     "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but "
+                     "got %lld and %lld elements respectively",
                      (long long)a->v.shape[0], (long long)b->v.shape[0], (long long)a->v.shape[0], (long long)b->v.shape[0]);
         return -1;
     }
@@ -179,8 +179,8 @@ int run_ADDMM(OpCall *c) {
         return -1;
     }
     if (in->v.dtype != a->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError, "self and mat2 must have the same dtype, but got %s and %s", amp_dtype_info[in->v.dtype].name,
-                     amp_dtype_info[b->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "self and mat2 must have the same dtype, but got %s and %s",
+                     amp_dtype_info[in->v.dtype].name, amp_dtype_info[b->v.dtype].name);
         return -1;
     }
     int64_t shape[3] = {a->v.shape[0], ndim == 2 ? b->v.shape[1] : a->v.shape[1], b->v.shape[ndim - 1]}, joined[AMP_MAX_DIMS];
@@ -189,7 +189,8 @@ int run_ADDMM(OpCall *c) {
     if (nd != ndim || memcmp(joined, shape, (size_t)ndim * sizeof *shape)) {
         PyObject *text = tensor_describe(in);
         if (text) {
-            PyErr_Format(PyExc_RuntimeError, "%s: The expanded size of the tensor must match the product's size: input is a %U", c->row->name, text);
+            PyErr_Format(PyExc_RuntimeError, "%s: The expanded size of the tensor must match the product's size: input is a %U",
+                         c->row->name, text);
             Py_DECREF(text);
         }
         return -1;
@@ -230,7 +231,8 @@ int run_OUTER(OpCall *c) {
 int run_LINEAR(OpCall *c) {
     Tensor *x = c->arg[0].t, *w = c->arg[1].t, *bias = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
     if (x->v.ndim < 1 || w->v.ndim < 1 || w->v.ndim > 2) {
-        PyErr_Format(PyExc_RuntimeError, "linear(): input must have at least 1 dimension and weight 1 or 2, got %d and %d", x->v.ndim, w->v.ndim);
+        PyErr_Format(PyExc_RuntimeError, "linear(): input must have at least 1 dimension and weight 1 or 2, got %d and %d",
+                     x->v.ndim, w->v.ndim);
         return -1;
     }
     int nd = x->v.ndim;
@@ -267,7 +269,8 @@ int run_LINEAR(OpCall *c) {
     if (!dense) {
         return -1;
     }
-    int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1}, {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
+    int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1},
+                          {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
                           {rows, n, n, 1}};
     View vx = dense->v, vw = w->v, vo = out->v, vb;
     View *const all[3] = {&vx, &vw, &vo};
@@ -296,7 +299,10 @@ static Tensor *batched(Tensor *a, Tensor *b) {
     if (nd < 0 || a->v.shape[na - 1] != b->v.shape[nb - 2]) {
         PyObject *x = tensor_describe(a), *y = tensor_describe(b);
         if (x && y) {
-            PyErr_Format(PyExc_RuntimeError, "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. Batch sizes must broadcast (The size of tensor a must match the size of tensor b)", x, y);
+            PyErr_Format(PyExc_RuntimeError,
+                         "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. Batch sizes must broadcast (The size of "
+                         "tensor a must match the size of tensor b)",
+                         x, y);
         }
         Py_XDECREF(x);
         Py_XDECREF(y);
@@ -309,7 +315,8 @@ static Tensor *batched(Tensor *a, Tensor *b) {
     memcpy(shape_b, batch, (size_t)nd * sizeof *batch);
     memcpy(shape_a + nd, a->v.shape + na - 2, 2 * sizeof *batch);
     memcpy(shape_b + nd, b->v.shape + nb - 2, 2 * sizeof *batch);
-    int64_t flat_a[3] = {count, a->v.shape[na - 2], a->v.shape[na - 1]}, flat_b[3] = {count, b->v.shape[nb - 2], b->v.shape[nb - 1]};
+    int64_t flat_a[3] = {count, a->v.shape[na - 2], a->v.shape[na - 1]},
+            flat_b[3] = {count, b->v.shape[nb - 2], b->v.shape[nb - 1]};
     Tensor *ea = call_expand(a, nd + 2, shape_a), *eb = call_expand(b, nd + 2, shape_b);
     Tensor *fa = ea ? call_reshape(ea, 3, flat_a) : NULL, *fb = eb ? call_reshape(eb, 3, flat_b) : NULL;
     Tensor *product3 = call_binary(OP_bmm, fa, fb), *result = NULL;

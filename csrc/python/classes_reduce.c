@@ -66,40 +66,38 @@ static View full_view(Tensor *out, Reduction *r, int64_t *strides) {
     return v;
 }
 
-static bool is_extremum(int op) {
-    return op == OP_max || op == OP_min || op == OP_amax || op == OP_amin;
-}
+static bool is_extremum(int op) { return op == OP_max || op == OP_min || op == OP_amax || op == OP_amin; }
 
 static int refuse_empty(const OpCall *c, const Tensor *in, const Reduction *r) {
     if (r->count != 0 || in->v.ndim == 0) {
         return 0;
     }
-    PyErr_Format(r->mask && in->v.numel == 0 && r->nkept == 0 ? PyExc_RuntimeError : PyExc_IndexError,
-                 "%s(): Expected reduction dim to be specified for input.numel() == 0: the reduction of no elements has no identity", c->row->name);
+    PyErr_Format(
+        r->mask && in->v.numel == 0 && r->nkept == 0 ? PyExc_RuntimeError : PyExc_IndexError,
+        "%s(): Expected reduction dim to be specified for input.numel() == 0: the reduction of no elements has no identity",
+        c->row->name);
     return -1;
 }
 
 static int reduce_dtype(const OpCall *c, const Tensor *in) {
     int dtype = in->v.dtype, given = given_dtype(c);
     switch ((DTypeRule)c->row->rule) {
-    case RULE_SUM:
-        return given >= 0 ? given : amp_is_integral(dtype) ? AMP_INT64 : dtype;
-    case RULE_BOOL:
-        return dtype == AMP_UINT8 ? AMP_UINT8 : AMP_BOOL;
+    case RULE_SUM: return given >= 0 ? given : amp_is_integral(dtype) ? AMP_INT64 : dtype;
+    case RULE_BOOL: return dtype == AMP_UINT8 ? AMP_UINT8 : AMP_BOOL;
     case RULE_OWN:
         if (c->row->op == OP_count_nonzero) {
             return AMP_INT64;
         }
         break;
-    default:
-        break;
+    default: break;
     }
     if (given >= 0) {
         dtype = given;
     }
     bool needs_float = c->row->op == OP_mean || c->row->op == OP_mean_dim || c->row->op == OP_vector_norm;
     if (needs_float && !amp_is_floating(dtype) && !amp_is_complex(dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "%s(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
                      c->row->name, amp_dtype_info[dtype].name);
         return -1;
     }
@@ -135,7 +133,9 @@ static int run_indexed(OpCall *c, bool values) {
         return -1;
     }
     if (r.count == 0) {
-        PyErr_Format(PyExc_IndexError, "%s(): Expected reduction dim to have non-zero size: the extremum of no elements does not exist", c->row->name);
+        PyErr_Format(PyExc_IndexError,
+                     "%s(): Expected reduction dim to have non-zero size: the extremum of no elements does not exist",
+                     c->row->name);
         return -1;
     }
     int device = in->v.device;
@@ -154,20 +154,17 @@ static int run_indexed(OpCall *c, bool values) {
     return run_slot(device, AMP_BACKEND_SLOT(device, reduce), &call, in->v.numel * 4, c->row->name);
 }
 
-int run_EXTREMUM(OpCall *c) {
-    return run_indexed(c, true);
-}
+int run_EXTREMUM(OpCall *c) { return run_indexed(c, true); }
 
-int run_ARGREDUCE(OpCall *c) {
-    return run_indexed(c, false);
-}
+int run_ARGREDUCE(OpCall *c) { return run_indexed(c, false); }
 
 /* var and std in their three spellings: correction=, unbiased, or neither. */
 int run_VAR(OpCall *c) {
     Tensor *in = c->arg[0].t;
     Reduction r;
     if (!amp_is_floating(in->v.dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "std and var only support floating point and complex dtypes, not %s", amp_dtype_info[in->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "std and var only support floating point and complex dtypes, not %s",
+                     amp_dtype_info[in->v.dtype].name);
         return -1;
     }
     if (plan_reduction(c, in, &r) < 0) {
@@ -181,13 +178,22 @@ int run_VAR(OpCall *c) {
         return -1;
     }
     if ((double)r.count - value <= 0 &&
-        PyErr_WarnFormat(PyExc_UserWarning, 1, "%s(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor", c->row->name) < 0) {
+        PyErr_WarnFormat(PyExc_UserWarning, 1,
+                         "%s(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor",
+                         c->row->name) < 0) {
         return -1;
     }
     bool is_std = c->row->op == OP_std || c->row->op == OP_std_unbiased || c->row->op == OP_std_dim;
     int64_t strides[AMP_MAX_DIMS];
     View v = full_view(out, &r, strides);
-    Call call = {.op = is_std ? OP_std : OP_var, .nin = 1, .nout = 1, .in = {&in->v}, .out = {&v}, .dims = r.mask, .nnum = 1, .num = {number_float(value)}};
+    Call call = {.op = is_std ? OP_std : OP_var,
+                 .nin = 1,
+                 .nout = 1,
+                 .in = {&in->v},
+                 .out = {&v},
+                 .dims = r.mask,
+                 .nnum = 1,
+                 .num = {number_float(value)}};
     return run_slot(device, AMP_BACKEND_SLOT(device, reduce), &call, in->v.numel * 8, c->row->name);
 }
 
@@ -215,7 +221,12 @@ int run_SCAN(OpCall *c) {
 }
 
 static int softmax_slot(OpCall *c, Tensor *x, const Tensor *y, Tensor *out, int dim) {
-    Call call = {.op = c->row->op, .nin = y ? 2 : 1, .nout = 1, .in = {&x->v, y ? &y->v : NULL}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
+    Call call = {.op = c->row->op,
+                 .nin = y ? 2 : 1,
+                 .nout = 1,
+                 .in = {&x->v, y ? &y->v : NULL},
+                 .out = {&out->v},
+                 .dims = (uint64_t)1 << dim};
     return run_slot(x->v.device, AMP_BACKEND_SLOT(x->v.device, softmax), &call, x->v.numel * 32, c->row->name);
 }
 

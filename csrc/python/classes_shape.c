@@ -35,7 +35,9 @@ static int infer_shape(const Tensor *t, const Arg *wanted, int64_t *shape) {
     bool fits = known == t->v.numel;
     if (hole >= 0) {
         if (known == 0) {
-            PyErr_SetString(PyExc_RuntimeError, "cannot reshape tensor of 0 elements into this shape because the unspecified dimension size -1 can be any value");
+            PyErr_SetString(
+                PyExc_RuntimeError,
+                "cannot reshape tensor of 0 elements into this shape because the unspecified dimension size -1 can be any value");
             return -1;
         }
         fits = known > 0 && t->v.numel % known == 0;
@@ -97,8 +99,10 @@ int run_VIEW(OpCall *c) {
         return -1;
     }
     if (!view_strides(t, c->arg[1].n, shape, stride)) {
-        PyErr_SetString(PyExc_RuntimeError, "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
-                                            "subspaces). Use .reshape(...) instead.");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead.");
         return -1;
     }
     return view_result(c, c->arg[1].n, shape, stride, 0);
@@ -160,7 +164,9 @@ int run_VIEW_DTYPE(OpCall *c) {
     memcpy(stride, t->v.stride, (size_t)nd * sizeof *stride);
     if (from != to) {
         if (nd == 0 || stride[nd - 1] != 1 || (shape[nd - 1] * from) % to) {
-            PyErr_Format(PyExc_RuntimeError, "self.size(-1) must be divisible by %lld to view %s as %s (different element sizes), and self.stride(-1) must be 1",
+            PyErr_Format(PyExc_RuntimeError,
+                         "self.size(-1) must be divisible by %lld to view %s as %s (different element sizes), and "
+                         "self.stride(-1) must be 1",
                          (long long)(to > from ? to / from : 1), amp_dtype_info[t->v.dtype].name, amp_dtype_info[dtype].name);
             return -1;
         }
@@ -200,8 +206,9 @@ int run_AS_STRIDED(OpCall *c) {
         last += (c->arg[1].ints[d] - 1) * c->arg[2].ints[d];
     }
     if (offset < 0 || (!empty && (last + 1) * item > (int64_t)t->st->nbytes)) {
-        PyErr_Format(PyExc_RuntimeError, "setStorage: the sizes, strides and storage offset %lld require a storage of %lld bytes, it has %zu", (long long)offset,
-                     (long long)((last + 1) * item), t->st->nbytes);
+        PyErr_Format(PyExc_RuntimeError,
+                     "setStorage: the sizes, strides and storage offset %lld require a storage of %lld bytes, it has %zu",
+                     (long long)offset, (long long)((last + 1) * item), t->st->nbytes);
         return -1;
     }
     return view_result(c, n, c->arg[1].ints, c->arg[2].ints, offset - (t->v.data - t->st->data) / item);
@@ -242,9 +249,11 @@ int run_T(OpCall *c) {
 int run_PERMUTE(OpCall *c) {
     int nd = c->arg[0].t->v.ndim, order[AMP_MAX_DIMS];
     if (c->arg[1].n != nd) {
-        PyErr_Format(PyExc_RuntimeError, "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
-                                         "dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
-                     nd, c->arg[1].n);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+            "dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
+            nd, c->arg[1].n);
         return -1;
     }
     uint64_t seen = 0;
@@ -306,8 +315,10 @@ int run_EXPAND(OpCall *c) {
     Tensor *t = c->arg[0].t;
     int n = c->arg[1].n, extra = n - t->v.ndim;
     if (extra < 0 || n > AMP_MAX_DIMS) {
-        PyErr_Format(PyExc_RuntimeError, "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions in the tensor (%d)", n,
-                     t->v.ndim);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions in the tensor (%d)",
+            n, t->v.ndim);
         return -1;
     }
     int64_t shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS];
@@ -317,12 +328,16 @@ int run_EXPAND(OpCall *c) {
             size = have;
         }
         if (size < 0) {
-            PyErr_Format(PyExc_RuntimeError, "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d", (long long)size, d);
+            PyErr_Format(PyExc_RuntimeError,
+                         "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d",
+                         (long long)size, d);
             return -1;
         }
         if (size != have && have != 1) {
-            PyErr_Format(PyExc_RuntimeError, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d",
-                         (long long)size, (long long)have, d);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d",
+                (long long)size, (long long)have, d);
             return -1;
         }
         shape[d] = size;
@@ -343,7 +358,8 @@ int run_SELECT(OpCall *c) {
     }
     int64_t size = t->v.shape[dim], index = c->arg[2].i;
     if (index < -size || index >= size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)index, dim, (long long)size);
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)index, dim,
+                     (long long)size);
         return -1;
     }
     index += index < 0 ? size : 0;
@@ -369,9 +385,7 @@ static int run_part(OpCall *c, int dim, int64_t start, int64_t length, int64_t s
 }
 
 /* Called by indexing with values already brought into range. */
-int run_SLICE(OpCall *c) {
-    return run_part(c, (int)c->arg[1].i, c->arg[2].i, c->arg[3].i, c->arg[4].i);
-}
+int run_SLICE(OpCall *c) { return run_part(c, (int)c->arg[1].i, c->arg[2].i, c->arg[3].i, c->arg[4].i); }
 
 int run_NARROW(OpCall *c) {
     Tensor *t = c->arg[0].t;
@@ -385,12 +399,14 @@ int run_NARROW(OpCall *c) {
     }
     int64_t size = t->v.shape[dim], start = c->arg[2].i, length = c->arg[3].i;
     if (start < -size || start > size) {
-        PyErr_Format(PyExc_IndexError, "start (%lld) out of range: dimension %d has size %lld", (long long)start, dim, (long long)size);
+        PyErr_Format(PyExc_IndexError, "start (%lld) out of range: dimension %d has size %lld", (long long)start, dim,
+                     (long long)size);
         return -1;
     }
     start += start < 0 ? size : 0;
     if (length < 0 || start + length > size) {
-        PyErr_Format(PyExc_RuntimeError, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start, (long long)length, (long long)size);
+        PyErr_Format(PyExc_RuntimeError, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
+                     (long long)length, (long long)size);
         return -1;
     }
     return run_part(c, dim, start, length, 1);
@@ -401,6 +417,4 @@ int run_ALIAS(OpCall *c) {
     return view_result(c, t->v.ndim, t->v.shape, t->v.stride, 0);
 }
 
-int run_DETACH(OpCall *c) {
-    return result_set(c, tensor_shallow(c->arg[0].t));
-}
+int run_DETACH(OpCall *c) { return result_set(c, tensor_shallow(c->arg[0].t)); }

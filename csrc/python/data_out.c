@@ -23,7 +23,8 @@ Tensor *tensor_on_host(Tensor *t) {
 
 PyObject *tensor_item(Tensor *t) {
     if (t->v.numel != 1) {
-        PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar: item() needs exactly one element",
+        PyErr_Format(PyExc_RuntimeError,
+                     "a Tensor with %lld elements cannot be converted to Scalar: item() needs exactly one element",
                      (long long)t->v.numel);
         return NULL;
     }
@@ -77,8 +78,8 @@ static PyObject *method_tolist(PyObject *self, PyObject *noargs) {
 int tensor_bool(PyObject *self) {
     Tensor *t = (Tensor *)self;
     if (t->v.numel != 1) {
-        PyErr_Format(PyExc_RuntimeError, "Boolean value of Tensor with %s is ambiguous%s", t->v.numel ? "more than one value" : "no values",
-                     t->v.numel ? ": use any() or all()" : "");
+        PyErr_Format(PyExc_RuntimeError, "Boolean value of Tensor with %s is ambiguous%s",
+                     t->v.numel ? "more than one value" : "no values", t->v.numel ? ": use any() or all()" : "");
         return -1;
     }
     PyObject *item = tensor_item(t);
@@ -103,7 +104,8 @@ static PyObject *real_item(PyObject *item, const char *type) {
     }
     Py_complex c = PyComplex_AsCComplex(item);
     if (c.imag != 0.0) {
-        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R has an imaginary part", type, item);
+        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R has an imaginary part", type,
+                     item);
         Py_DECREF(item);
         return NULL;
     }
@@ -124,10 +126,11 @@ static int warn_of_lost_gradient(Tensor *t) {
         return 0;
     }
     warned = true;
-    return PyErr_WarnEx(PyExc_UserWarning,
-                        "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using tensor.detach() "
-                        "first. This warning is shown once",
-                        1);
+    return PyErr_WarnEx(
+        PyExc_UserWarning,
+        "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using tensor.detach() "
+        "first. This warning is shown once",
+        1);
 }
 
 PyObject *tensor_float(PyObject *self) {
@@ -143,7 +146,8 @@ PyObject *tensor_float(PyObject *self) {
 PyObject *tensor_index(PyObject *self) {
     Tensor *t = (Tensor *)self;
     if (t->v.numel != 1 || !amp_is_integral(t->v.dtype)) {
-        PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index; this one is %s with %lld elements",
+        PyErr_Format(PyExc_TypeError,
+                     "only integer tensors of a single element can be converted to an index; this one is %s with %lld elements",
                      amp_dtype_info[t->v.dtype].name, (long long)t->v.numel);
         return NULL;
     }
@@ -184,7 +188,8 @@ int tensor_contains(PyObject *self, PyObject *value) {
         }
         other = tensor_from_number(number, number_default_dtype(&number), t->v.device, true);
     } else {
-        PyErr_Format(PyExc_RuntimeError, "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R", (PyObject *)Py_TYPE(value));
+        PyErr_Format(PyExc_RuntimeError, "Tensor.__contains__ only supports Tensor or scalar, but you passed in a %R",
+                     (PyObject *)Py_TYPE(value));
         return -1;
     }
     Tensor *equal = other ? call_binary(OP_eq, t, other) : NULL;
@@ -215,7 +220,8 @@ static int check_exportable(Tensor *t, PyObject *exception) {
         return -1;
     }
     if (t->v.device != AMP_CPU) {
-        PyErr_Format(PyExc_TypeError, "can't convert %S device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert %S device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
                      amp_state.device[t->v.device]);
         return -1;
     }
@@ -255,7 +261,8 @@ static PyObject *method_numpy(PyObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *method_array(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     static const char *const names[] = {"dtype", "copy", NULL};
     PyObject *a[2];
-    if (take_arguments("__array__", names, 2, 0, args, nargs, kwnames, a) < 0 || check_exportable((Tensor *)self, PyExc_RuntimeError) < 0) {
+    if (take_arguments("__array__", names, 2, 0, args, nargs, kwnames, a) < 0 ||
+        check_exportable((Tensor *)self, PyExc_RuntimeError) < 0) {
         return NULL;
     }
     int copy = a[1] && a[1] != Py_None ? PyObject_IsTrue(a[1]) : -1;
@@ -291,9 +298,10 @@ static PyObject *py_peek(PyObject *module, PyObject *o) {
 /* ---- buffer protocol ---- */
 
 static char *const buffer_format[AMP_DTYPE_COUNT] = {
-    [AMP_BOOL] = "?",    [AMP_UINT8] = "B",   [AMP_INT8] = "b",    [AMP_INT16] = "h",
-    [AMP_INT32] = "i",   [AMP_INT64] = sizeof(long) == 8 ? "l" : "q", [AMP_FLOAT16] = "e",
-    [AMP_FLOAT32] = "f", [AMP_FLOAT64] = "d", [AMP_COMPLEX64] = "Zf", [AMP_COMPLEX128] = "Zd",
+    [AMP_BOOL] = "?",       [AMP_UINT8] = "B",       [AMP_INT8] = "b",
+    [AMP_INT16] = "h",      [AMP_INT32] = "i",       [AMP_INT64] = sizeof(long) == 8 ? "l" : "q",
+    [AMP_FLOAT16] = "e",    [AMP_FLOAT32] = "f",     [AMP_FLOAT64] = "d",
+    [AMP_COMPLEX64] = "Zf", [AMP_COMPLEX128] = "Zd",
 };
 
 static bool fortran_order(const View *v) {
@@ -316,7 +324,8 @@ static const char *buffer_refusal(const Tensor *t, int flags) {
         return "a tensor on another device than the CPU has no buffer: use tensor.cpu()";
     }
     if (!buffer_format[t->v.dtype]) {
-        return "the buffer protocol has no letter for this dtype: use tensor.numpy() where NumPy has the dtype, or convert it (tensor.float())";
+        return "the buffer protocol has no letter for this dtype: use tensor.numpy() where NumPy has the dtype, or convert it "
+               "(tensor.float())";
     }
     bool fits = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS       ? c
                 : (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS     ? fortran
@@ -429,8 +438,9 @@ fail:
 static PyObject *method_deepcopy(PyObject *self, PyObject *memo) {
     Tensor *t = (Tensor *)self;
     if (t->fn) {
-        PyErr_SetString(PyExc_RuntimeError, "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment: "
-                                            "copy tensor.detach() instead");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment: "
+                        "copy tensor.detach() instead");
         return NULL;
     }
     PyObject *key = PyLong_FromVoidPtr(self);
@@ -455,11 +465,14 @@ static PyObject *method_reduce_ex(PyObject *self, PyObject *protocol) {
     }
     PyObject *rebuild = host ? PyObject_GetAttrString(amp_state.module, "_rebuild_tensor") : NULL;
     PyObject *shape = rebuild ? size_from_dims(t->v.ndim, t->v.shape) : NULL;
-    PyObject *bytes = shape ? PyBytes_FromStringAndSize(host->v.data, (Py_ssize_t)(t->v.numel * (int64_t)amp_itemsize(t->v.dtype))) : NULL;
+    PyObject *bytes = shape
+                          ? PyBytes_FromStringAndSize(host->v.data, (Py_ssize_t)(t->v.numel * (int64_t)amp_itemsize(t->v.dtype)))
+                          : NULL;
     PyObject *result = NULL;
     if (bytes) {
         result = Py_BuildValue("(O(OOOOOOO))", rebuild, (PyObject *)Py_TYPE(self), amp_state.dtype[t->v.dtype], shape, bytes,
-                               tensor_requires_grad(t) ? Py_True : Py_False, amp_state.device[t->v.device], t->dict ? t->dict : Py_None);
+                               tensor_requires_grad(t) ? Py_True : Py_False, amp_state.device[t->v.device],
+                               t->dict ? t->dict : Py_None);
     }
     Py_XDECREF(bytes);
     Py_XDECREF(shape);
@@ -491,10 +504,12 @@ static PyObject *py_rebuild(PyObject *module, PyObject *args) {
     PyObject *cls, *dtype_arg, *shape, *bytes, *device_arg, *dict;
     int requires_grad;
     int64_t dims[AMP_MAX_DIMS];
-    if (!PyArg_ParseTuple(args, "OOO!SpOO:_rebuild_tensor", &cls, &dtype_arg, &PyTuple_Type, &shape, &bytes, &requires_grad, &device_arg, &dict)) {
+    if (!PyArg_ParseTuple(args, "OOO!SpOO:_rebuild_tensor", &cls, &dtype_arg, &PyTuple_Type, &shape, &bytes, &requires_grad,
+                          &device_arg, &dict)) {
         return NULL;
     }
-    int dtype = dtype_parse(dtype_arg), device = dtype < 0 ? -1 : device_parse(device_arg), ndim = device < 0 ? -1 : parse_shape(shape, dims);
+    int dtype = dtype_parse(dtype_arg), device = dtype < 0 ? -1 : device_parse(device_arg),
+        ndim = device < 0 ? -1 : parse_shape(shape, dims);
     int64_t numel = ndim < 0 ? 0 : amp_numel(ndim, dims);
     if (ndim < 0 || device_require(device) < 0) {
         return NULL;
@@ -517,18 +532,25 @@ static PyObject *py_rebuild(PyObject *module, PyObject *args) {
 /* ---- tables ---- */
 
 PyMethodDef interop_methods[] = {
-    {"item", method_item, METH_NOARGS, "item($self, /)\n--\n\nThe only element as a Python number; RuntimeError if there is not exactly one."},
-    {"tolist", method_tolist, METH_NOARGS, "tolist($self, /)\n--\n\nNested lists of Python numbers; a number for a 0-dim tensor."},
+    {"item", method_item, METH_NOARGS,
+     "item($self, /)\n--\n\nThe only element as a Python number; RuntimeError if there is not exactly one."},
+    {"tolist", method_tolist, METH_NOARGS,
+     "tolist($self, /)\n--\n\nNested lists of Python numbers; a number for a 0-dim tensor."},
     {"numpy", FAST(method_numpy), METH_FASTCALL | METH_KEYWORDS,
-     "numpy($self, /, *, force=False)\n--\n\nAn ndarray that shares the tensor's memory (ml_dtypes for bfloat16 and the 8-bit floats).\n\n"
-     "TypeError on another device than the CPU, RuntimeError if the tensor requires grad; force=True detaches and copies instead."},
-    {"__array__", FAST(method_array), METH_FASTCALL | METH_KEYWORDS, "__array__($self, dtype=None, copy=None)\n--\n\nFor numpy.asarray()."},
+     "numpy($self, /, *, force=False)\n--\n\nAn ndarray that shares the tensor's memory (ml_dtypes for bfloat16 and the 8-bit "
+     "floats).\n\n"
+     "TypeError on another device than the CPU, RuntimeError if the tensor requires grad; force=True detaches and copies "
+     "instead."},
+    {"__array__", FAST(method_array), METH_FASTCALL | METH_KEYWORDS,
+     "__array__($self, dtype=None, copy=None)\n--\n\nFor numpy.asarray()."},
     {"__complex__", method_complex, METH_NOARGS, NULL},
     {"__format__", method_format, METH_O, "__format__($self, spec, /)\n--\n\nA 0-dim tensor is formatted as its number."},
     {"__dlpack__", FAST(tensor_dlpack), METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule that shares the memory.\n\n"
+     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA DLPack capsule that shares the "
+     "memory.\n\n"
      "BufferError if the tensor requires grad or its memory is not what the asker wants."},
-    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "__dlpack_device__($self, /)\n--\n\n(device type, device number) in DLPack's terms."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS,
+     "__dlpack_device__($self, /)\n--\n\n(device type, device number) in DLPack's terms."},
     {"__copy__", method_copy, METH_NOARGS, NULL},
     {"__deepcopy__", method_deepcopy, METH_O, NULL},
     {"__reduce_ex__", method_reduce_ex, METH_O, NULL},
@@ -543,7 +565,8 @@ PyGetSetDef interop_getset[] = {
 
 int data_out_init(PyObject *module) {
     static PyMethodDef functions[] = {
-        {"_peek", py_peek, METH_O, "_peek(tensor, /)\n--\n\nAn ndarray on the tensor's memory (a copy if that is not host memory), to be read at once."},
+        {"_peek", py_peek, METH_O,
+         "_peek(tensor, /)\n--\n\nAn ndarray on the tensor's memory (a copy if that is not host memory), to be read at once."},
         {"_rebuild_tensor", py_rebuild, METH_VARARGS, "Makes a tensor from its pickled parts."},
         {NULL, NULL, 0, NULL},
     };

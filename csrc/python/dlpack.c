@@ -12,11 +12,11 @@ static const char *const PLAIN = "dltensor", *const VERSIONED = "dltensor_versio
 static const struct {
     uint8_t code, bits;
 } type_of[AMP_DTYPE_COUNT] = {
-    [AMP_BOOL] = {DL_BOOL, 8},       [AMP_UINT8] = {DL_UINT, 8},      [AMP_INT8] = {DL_INT, 8},
-    [AMP_INT16] = {DL_INT, 16},      [AMP_INT32] = {DL_INT, 32},      [AMP_INT64] = {DL_INT, 64},
-    [AMP_FLOAT8_E5M2] = {DL_E5M2, 8}, [AMP_FLOAT8_E4M3FN] = {DL_E4M3FN, 8}, [AMP_FLOAT16] = {DL_FLOAT, 16},
-    [AMP_BFLOAT16] = {DL_BFLOAT, 16}, [AMP_FLOAT32] = {DL_FLOAT, 32},  [AMP_FLOAT64] = {DL_FLOAT, 64},
-    [AMP_COMPLEX32] = {DL_COMPLEX, 32}, [AMP_COMPLEX64] = {DL_COMPLEX, 64}, [AMP_COMPLEX128] = {DL_COMPLEX, 128},
+    [AMP_BOOL] = {DL_BOOL, 8},          [AMP_UINT8] = {DL_UINT, 8},           [AMP_INT8] = {DL_INT, 8},
+    [AMP_INT16] = {DL_INT, 16},         [AMP_INT32] = {DL_INT, 32},           [AMP_INT64] = {DL_INT, 64},
+    [AMP_FLOAT8_E5M2] = {DL_E5M2, 8},   [AMP_FLOAT8_E4M3FN] = {DL_E4M3FN, 8}, [AMP_FLOAT16] = {DL_FLOAT, 16},
+    [AMP_BFLOAT16] = {DL_BFLOAT, 16},   [AMP_FLOAT32] = {DL_FLOAT, 32},       [AMP_FLOAT64] = {DL_FLOAT, 64},
+    [AMP_COMPLEX32] = {DL_COMPLEX, 32}, [AMP_COMPLEX64] = {DL_COMPLEX, 64},   [AMP_COMPLEX128] = {DL_COMPLEX, 128},
 };
 
 static int id_of_type(DLDataType type) {
@@ -25,8 +25,8 @@ static int id_of_type(DLDataType type) {
             return id;
         }
     }
-    PyErr_Format(PyExc_BufferError, "DLPack dtype (code %d, %d bits, %d lanes) has no counterpart here. Supported: %s", type.code, type.bits,
-                 type.lanes, dtype_names());
+    PyErr_Format(PyExc_BufferError, "DLPack dtype (code %d, %d bits, %d lanes) has no counterpart here. Supported: %s", type.code,
+                 type.bits, type.lanes, dtype_names());
     return -1;
 }
 
@@ -90,8 +90,11 @@ static PyObject *export_capsule(Tensor *t, bool versioned, bool copied) {
         .strides = e->numbers + ndim,
     };
     if (versioned) {
-        e->versioned = (DLManagedTensorVersioned){.version = {DL_MAJOR, DL_MINOR}, .manager_ctx = e, .deleter = delete_versioned,
-                                                  .flags = copied ? DL_IS_COPIED : 0, .dl_tensor = tensor};
+        e->versioned = (DLManagedTensorVersioned){.version = {DL_MAJOR, DL_MINOR},
+                                                  .manager_ctx = e,
+                                                  .deleter = delete_versioned,
+                                                  .flags = copied ? DL_IS_COPIED : 0,
+                                                  .dl_tensor = tensor};
     } else {
         e->plain = (DLManagedTensor){.dl_tensor = tensor, .manager_ctx = e, .deleter = delete_plain};
     }
@@ -110,8 +113,10 @@ static int check_export(Tensor *t, PyObject *stream) {
         return -1;
     }
     if (t->v.device != AMP_CPU) {
-        PyErr_Format(PyExc_BufferError, "a tensor on device %S cannot be exported: its memory is not what a consumer expects there. Use tensor.cpu()",
-                     amp_state.device[t->v.device]);
+        PyErr_Format(
+            PyExc_BufferError,
+            "a tensor on device %S cannot be exported: its memory is not what a consumer expects there. Use tensor.cpu()",
+            amp_state.device[t->v.device]);
         return -1;
     }
     if (stream && stream != Py_None) {
@@ -153,7 +158,8 @@ PyObject *tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
     static const char *const names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *a[4];
     Tensor *t = (Tensor *)self;
-    if (take_arguments("__dlpack__", names, 1, 0, args, nargs, kwnames, a) < 0 || check_export(t, a[0]) < 0 || check_target(a[2]) < 0) {
+    if (take_arguments("__dlpack__", names, 1, 0, args, nargs, kwnames, a) < 0 || check_export(t, a[0]) < 0 ||
+        check_target(a[2]) < 0) {
         return NULL;
     }
     long major = 0;
@@ -228,8 +234,10 @@ static int64_t span_of(const DLTensor *d, int64_t *stride) {
             continue;
         }
         stride[i] = d->strides[i];
-        if (stride[i] < 0 || __builtin_mul_overflow(d->shape[i] - 1, stride[i], &reach) || __builtin_add_overflow(last, reach, &last)) {
-            PyErr_Format(PyExc_BufferError, "the DLPack tensor has stride %lld in dimension %d; negative strides are not supported: export a copy",
+        if (stride[i] < 0 || __builtin_mul_overflow(d->shape[i] - 1, stride[i], &reach) ||
+            __builtin_add_overflow(last, reach, &last)) {
+            PyErr_Format(PyExc_BufferError,
+                         "the DLPack tensor has stride %lld in dimension %d; negative strides are not supported: export a copy",
                          (long long)stride[i], i);
             return -1;
         }
@@ -244,7 +252,8 @@ static Tensor *adopt(const DLTensor *d, PyObject *owner) {
     int64_t stride[AMP_MAX_DIMS];
     static char nothing[1];
     if (d->device.device_type != DL_CPU) {
-        PyErr_Format(PyExc_BufferError, "the DLPack tensor lies on device type %d; only CPU memory (1) can be taken over", (int)d->device.device_type);
+        PyErr_Format(PyExc_BufferError, "the DLPack tensor lies on device type %d; only CPU memory (1) can be taken over",
+                     (int)d->device.device_type);
         return NULL;
     }
     int id = id_of_type(d->dtype);
@@ -264,15 +273,17 @@ static Tensor *adopt(const DLTensor *d, PyObject *owner) {
 static Tensor *consume(PyObject *capsule) {
     bool versioned = PyCapsule_IsValid(capsule, VERSIONED);
     if (!versioned && !PyCapsule_IsValid(capsule, PLAIN)) {
-        PyErr_SetString(PyExc_RuntimeError, "from_dlpack received an invalid capsule. A DLTensor capsule can be consumed only once: ask the array for a "
-                                            "new one");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "from_dlpack received an invalid capsule. A DLTensor capsule can be consumed only once: ask the array for a "
+            "new one");
         return NULL;
     }
     void *managed = PyCapsule_GetPointer(capsule, versioned ? VERSIONED : PLAIN);
     DLManagedTensorVersioned *v = versioned ? managed : NULL;
     if (v && v->version.major != DL_MAJOR) {
-        PyErr_Format(PyExc_BufferError, "the DLPack capsule has version %u.%u; only version %d is understood", v->version.major, v->version.minor,
-                     DL_MAJOR);
+        PyErr_Format(PyExc_BufferError, "the DLPack capsule has version %u.%u; only version %d is understood", v->version.major,
+                     v->version.minor, DL_MAJOR);
         return NULL;
     }
     PyObject *owner = PyCapsule_New(managed, "ampnative.dlpack", NULL);
@@ -323,7 +334,8 @@ static int check_source_device(PyObject *o) {
         return -1;
     }
     if (type != DL_CPU) {
-        PyErr_Format(PyExc_BufferError, "%s lies on DLPack device type %ld; only CPU memory (1) can be taken over. Copy it to the host first",
+        PyErr_Format(PyExc_BufferError,
+                     "%s lies on DLPack device type %ld; only CPU memory (1) can be taken over. Copy it to the host first",
                      Py_TYPE(o)->tp_name, type);
         return -1;
     }
@@ -335,7 +347,8 @@ Tensor *tensor_from_dlpack(PyObject *o) {
         return consume(o);
     }
     if (!PyObject_HasAttrString(o, "__dlpack__")) {
-        PyErr_Format(PyExc_RuntimeError, "from_dlpack received an invalid capsule: %s is neither a DLPack capsule nor an array with __dlpack__",
+        PyErr_Format(PyExc_RuntimeError,
+                     "from_dlpack received an invalid capsule: %s is neither a DLPack capsule nor an array with __dlpack__",
                      Py_TYPE(o)->tp_name);
         return NULL;
     }
@@ -383,7 +396,8 @@ int dlpack_init(PyObject *module) {
     static PyMethodDef functions[] = {
         {"from_dlpack", FAST(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS,
          "from_dlpack(ext_tensor, *, device=None, copy=None)\n--\n\n"
-         "A tensor that shares memory with an array that has __dlpack__, or with a DLPack capsule (which is used up). Read-only memory is\n"
+         "A tensor that shares memory with an array that has __dlpack__, or with a DLPack capsule (which is used up). Read-only "
+         "memory is\n"
          "copied. BufferError: memory, dtype or strides that a CPU tensor cannot have. RuntimeError: a capsule used before."},
         {"to_dlpack", py_to_dlpack, METH_O, "to_dlpack(tensor, /)\n--\n\nA DLPack capsule that shares the tensor's memory."},
         {NULL, NULL, 0, NULL},

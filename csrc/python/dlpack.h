@@ -4,9 +4,18 @@
 #include <stdint.h>
 
 enum { DL_MAJOR = 1, DL_MINOR = 0 };
-enum { DL_CPU = 1, DL_CUDA = 2 };                                                               /* device types */
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6, DL_E4M3FN = 10, DL_E5M2 = 12 }; /* type codes */
-enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2 };                                                    /* flags */
+enum { DL_CPU = 1, DL_CUDA = 2 }; /* device types */
+enum {
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6,
+    DL_E4M3FN = 10,
+    DL_E5M2 = 12
+};                                           /* type codes */
+enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2 }; /* flags */
 
 typedef struct DLDevice {
     int32_t device_type, device_id;

@@ -14,23 +14,23 @@
 
 /* One node or leaf that takes part. */
 typedef struct Slot_ {
-    PyObject *key;      /* Node or leaf Tensor; borrowed: the graph above keeps it alive, and roots are held by the caller */
-    int64_t waiting;    /* gradients still to come */
-    Tensor **sum;       /* one per output (leaves: one); strong, NULL: undefined so far */
-    Tensor *first;      /* storage for the usual single output */
+    PyObject *key;   /* Node or leaf Tensor; borrowed: the graph above keeps it alive, and roots are held by the caller */
+    int64_t waiting; /* gradients still to come */
+    Tensor **sum;    /* one per output (leaves: one); strong, NULL: undefined so far */
+    Tensor *first;   /* storage for the usual single output */
     bool is_leaf, needed;
 } TaskSlot;
 
 typedef struct Capture {
-    PyObject *key;      /* node or leaf */
+    PyObject *key; /* node or leaf */
     uint32_t nr;
-    Tensor *result;     /* strong */
+    Tensor *result; /* strong */
 } Capture;
 
 typedef struct Task {
     TaskSlot *slot;
     int64_t nslots, cap;
-    int64_t *table;     /* open addressing: slot number + 1 */
+    int64_t *table; /* open addressing: slot number + 1 */
     int64_t mask;
     int64_t *heap, nheap;
     bool keep_graph, create_graph, accumulate;
@@ -121,9 +121,7 @@ static Tensor **sums_of(TaskSlot *s) {
     return s->sum;
 }
 
-static uint64_t seq_of(const Task *t, int64_t i) {
-    return ((Node *)t->slot[i].key)->seq;
-}
+static uint64_t seq_of(const Task *t, int64_t i) { return ((Node *)t->slot[i].key)->seq; }
 
 static void heap_push(Task *t, int64_t i) {
     int64_t k = t->nheap++;
@@ -228,7 +226,9 @@ Tensor *sum_to_meta(Tensor *g, const TensorMeta *m) {
         }
         if (!fits) {
             PyObject *have = tensor_describe(g), *want = size_from_dims(m->ndim, m->shape);
-            PyErr_Format(PyExc_RuntimeError, "a backward function returned an invalid gradient: got a %U, but expected shape compatible with %R", have, want);
+            PyErr_Format(PyExc_RuntimeError,
+                         "a backward function returned an invalid gradient: got a %U, but expected shape compatible with %R",
+                         have, want);
             Py_XDECREF(have);
             Py_XDECREF(want);
             Py_DECREF(x);
@@ -254,7 +254,8 @@ static int add_gradient(const Task *t, Tensor **sum, Tensor *g) {
         return 0;
     }
     Tensor *s = *sum;
-    if (!t->create_graph && Py_REFCNT(s) == 1 && s->st->refs == 1 && s->v.layout & LAYOUT_CONTIGUOUS && s->v.dtype == g->v.dtype && !s->st->exported) {
+    if (!t->create_graph && Py_REFCNT(s) == 1 && s->st->refs == 1 && s->v.layout & LAYOUT_CONTIGUOUS &&
+        s->v.dtype == g->v.dtype && !s->st->exported) {
         int failed = call_inplace(OP_add, s, g);
         Py_DECREF(g);
         return failed;
@@ -312,8 +313,8 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
     } else if (t->create_graph) {
         leaf->grad = (Tensor *)Py_NewRef((PyObject *)g);
     } else {
-        bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & LAYOUT_CONTIGUOUS && !g->base && !g->fn && !g->st->exported &&
-                    Py_TYPE(g) == amp_state.tensor_type;
+        bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & LAYOUT_CONTIGUOUS && !g->base && !g->fn &&
+                    !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
         leaf->grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : call_clone(g);
         if (!leaf->grad) {
             return -1;
@@ -469,7 +470,8 @@ done:
 
 static int apply_row(const Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
-    Back b = {.node = n, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
+    Back b = {
+        .node = n, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
     b.owned = b.inline_owned;
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
     f(&b);
@@ -595,9 +597,10 @@ static void task_free(Task *t) {
     PyMem_Free(t->capture);
 }
 
-int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs, Tensor *const *inputs,
-                    bool accumulate_grads, bool allow_unused, Tensor **results) {
-    Task t = {.keep_graph = keep_graph, .create_graph = create_graph, .accumulate = accumulate_grads, .mask = 127, .ncapture = ninputs};
+int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
+                    Tensor *const *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
+    Task t = {
+        .keep_graph = keep_graph, .create_graph = create_graph, .accumulate = accumulate_grads, .mask = 127, .ncapture = ninputs};
     uint8_t mode = amp_mode, grad_mode = amp_grad_enabled;
     int failed = -1;
     Edge *edges = PyMem_Calloc((size_t)n + 1, sizeof *edges), *held = PyMem_Calloc((size_t)ninputs + 1, sizeof *held);
@@ -618,7 +621,10 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
             goto done;
         }
         if (!edges[i].to) {
-            PyErr_Format(PyExc_RuntimeError, "element %d of tensors does not require grad and does not have a grad_fn: nothing in its history requires a gradient", i);
+            PyErr_Format(PyExc_RuntimeError,
+                         "element %d of tensors does not require grad and does not have a grad_fn: nothing in its history "
+                         "requires a gradient",
+                         i);
             goto done;
         }
         int64_t j = find_slot(&t, edges[i].to);
@@ -635,7 +641,8 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
         PyErr_NoMemory();
         goto done;
     }
-    amp_mode &= (uint8_t)~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
+    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU |
+                            MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
     for (int i = 0; i < n; i++) {
         if (deliver(&t, &edges[i], NULL, (Tensor *)Py_NewRef((PyObject *)gradients[i]), false) < 0) {
@@ -649,7 +656,8 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
     }
     for (int i = 0; i < ninputs && results; i++) {
         if (!t.capture[i].result && !allow_unused) {
-            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
+            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors appears to not have been used in the graph. "
+                                                "Set allow_unused=True if this is the "
                                                 "desired behavior.");
             goto done;
         }
@@ -694,11 +702,13 @@ static Tensor *root_gradient(Tensor *root, PyObject *given) {
         return call_to(g, root->v.dtype, root->v.device);
     }
     if (root->v.numel != 1) {
-        PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs: pass the gradient, or reduce the output to one element first");
+        PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs: pass the gradient, or "
+                                            "reduce the output to one element first");
         return NULL;
     }
     if (!amp_is_floating(root->v.dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "grad can be implicitly created only for real scalar outputs but got %s", amp_dtype_info[root->v.dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "grad can be implicitly created only for real scalar outputs but got %s",
+                     amp_dtype_info[root->v.dtype].name);
         return NULL;
     }
     Tensor *one = tensor_new(root->v.ndim, root->v.shape, root->v.dtype, root->v.device);
@@ -708,8 +718,8 @@ static Tensor *root_gradient(Tensor *root, PyObject *given) {
     return one;
 }
 
-int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs, bool accumulate_grads,
-                            bool allow_unused, PyObject **out) {
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
+                            bool accumulate_grads, bool allow_unused, PyObject **out) {
     Py_ssize_t n = PyTuple_GET_SIZE(roots), m = PyTuple_GET_SIZE(inputs);
     Tensor **g = PyMem_Calloc((size_t)(n + m + 1), sizeof *g), **results = g ? g + n : NULL;
     int failed = -1;
@@ -731,7 +741,10 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
     for (Py_ssize_t i = 0; i < n; i++) {
         Tensor *root = (Tensor *)PyTuple_GET_ITEM(roots, i);
         if (!tensor_requires_grad(root)) {
-            PyErr_Format(PyExc_RuntimeError, "element %zd of tensors does not require grad and does not have a grad_fn: nothing in its history requires a gradient", i);
+            PyErr_Format(PyExc_RuntimeError,
+                         "element %zd of tensors does not require grad and does not have a grad_fn: nothing in its history "
+                         "requires a gradient",
+                         i);
             goto done;
         }
         if (!(g[i] = root_gradient(root, i < PyTuple_GET_SIZE(gradients) ? PyTuple_GET_ITEM(gradients, i) : NULL))) {
@@ -739,8 +752,8 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
         }
     }
     PyObject *const *items = ((PyTupleObject *)roots)->ob_item, *const *wanted = ((PyTupleObject *)inputs)->ob_item;
-    failed = engine_backward((int)n, (Tensor *const *)items, g, keep_graph, create_graph, (int)m, (Tensor *const *)wanted, accumulate_grads, allow_unused,
-                             accumulate_grads ? NULL : results);
+    failed = engine_backward((int)n, (Tensor *const *)items, g, keep_graph, create_graph, (int)m, (Tensor *const *)wanted,
+                             accumulate_grads, allow_unused, accumulate_grads ? NULL : results);
     if (!failed && out) {
         *out = PyTuple_New(m);
         for (Py_ssize_t i = 0; *out && i < m; i++) {
@@ -759,8 +772,8 @@ done:
 static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *roots, *gradients, *inputs, *out = NULL;
     int keep, create, accumulate_grads, unused;
-    if (!PyArg_ParseTuple(args, "O!O!ppO!pp", &PyTuple_Type, &roots, &PyTuple_Type, &gradients, &keep, &create, &PyTuple_Type, &inputs, &accumulate_grads,
-                          &unused)) {
+    if (!PyArg_ParseTuple(args, "O!O!ppO!pp", &PyTuple_Type, &roots, &PyTuple_Type, &gradients, &keep, &create, &PyTuple_Type,
+                          &inputs, &accumulate_grads, &unused)) {
         return NULL;
     }
     if (engine_backward_objects(roots, gradients, keep, create, inputs, accumulate_grads, unused, &out) < 0) {

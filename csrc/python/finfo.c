@@ -68,7 +68,8 @@ static int info_argument(const char *name, PyObject *args, PyObject *kwargs, PyO
 
 static int info_dtype(const char *name, PyObject *o) {
     if (!PyType_Check(o) && !array_descr_check(o) && !Py_IS_TYPE(o, amp_state.dtype_type)) {
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'type' (position 1) must be an ampnative.dtype, not %s", name, Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'type' (position 1) must be an ampnative.dtype, not %s", name,
+                     Py_TYPE(o)->tp_name);
         return -1;
     }
     return dtype_parse(o);
@@ -105,7 +106,8 @@ static PyObject *finfo_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs) 
         id = amp_real_of(id);
     }
     if (!amp_is_floating(id)) {
-        PyErr_Format(PyExc_TypeError, "finfo() requires a floating point input type, got %s. Use iinfo for integers", amp_dtype_info[id].name);
+        PyErr_Format(PyExc_TypeError, "finfo() requires a floating point input type, got %s. Use iinfo for integers",
+                     amp_dtype_info[id].name);
         return NULL;
     }
     return info_make(cls, id);
@@ -129,7 +131,8 @@ static PyObject *iinfo_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs) 
         return NULL;
     }
     if (!amp_is_integral(id)) {
-        PyErr_Format(PyExc_TypeError, "iinfo() requires an integer input type, got %s. Use finfo for floating dtypes", amp_dtype_info[id].name);
+        PyErr_Format(PyExc_TypeError, "iinfo() requires an integer input type, got %s. Use finfo for floating dtypes",
+                     amp_dtype_info[id].name);
         return NULL;
     }
     return info_make(cls, id);
@@ -138,8 +141,8 @@ static PyObject *iinfo_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs) 
 static PyObject *finfo_repr(PyObject *self) {
     const InfoObject *info = (InfoObject *)self;
     char text[320];
-    snprintf(text, sizeof text, "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)", info->resolution,
-             -info->max, info->max, info->eps, info->tiny, info->tiny, amp_dtype_info[info->id].name);
+    snprintf(text, sizeof text, "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)",
+             info->resolution, -info->max, info->max, info->eps, info->tiny, info->tiny, amp_dtype_info[info->id].name);
     return PyUnicode_FromString(text);
 }
 
@@ -192,17 +195,23 @@ static PyGetSetDef iinfo_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-#define INFO_SLOTS(name, doc)                                                                                                     \
-    static PyType_Slot name##_slots[] = {                                                                                         \
-        {Py_tp_doc, (void *)(doc)},                   {Py_tp_new, (void *)name##_new},                                            \
-        {Py_tp_dealloc, (void *)plain_dealloc},       {Py_tp_repr, (void *)name##_repr},                                          \
-        {Py_tp_richcompare, (void *)info_compare},    {Py_tp_hash, (void *)info_hash},                                            \
-        {Py_tp_members, name##_members},              {Py_tp_getset, name##_getset},                                              \
-        {0, NULL},                                                                                                                \
-    };                                                                                                                            \
-    static PyType_Spec name##_spec = {"ampnative." #name, sizeof(InfoObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,    \
+#define INFO_SLOTS(name, doc) \
+    static PyType_Slot name##_slots[] = { \
+        {Py_tp_doc, (void *)(doc)}, \
+        {Py_tp_new, (void *)name##_new}, \
+        {Py_tp_dealloc, (void *)plain_dealloc}, \
+        {Py_tp_repr, (void *)name##_repr}, \
+        {Py_tp_richcompare, (void *)info_compare}, \
+        {Py_tp_hash, (void *)info_hash}, \
+        {Py_tp_members, name##_members}, \
+        {Py_tp_getset, name##_getset}, \
+        {0, NULL}, \
+    }; \
+    static PyType_Spec name##_spec = {"ampnative." #name, sizeof(InfoObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, \
                                       name##_slots}
-INFO_SLOTS(finfo, "finfo(type=default dtype)\n--\n\nLimits of a floating dtype (of the parts, for a complex one). TypeError for other dtypes.");
+INFO_SLOTS(
+    finfo,
+    "finfo(type=default dtype)\n--\n\nLimits of a floating dtype (of the parts, for a complex one). TypeError for other dtypes.");
 INFO_SLOTS(iinfo, "iinfo(type)\n--\n\nLimits of an integer dtype. TypeError for bool and floating dtypes.");
 
 int finfo_init(PyObject *module) {

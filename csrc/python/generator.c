@@ -143,7 +143,8 @@ static PyObject *generator_set_state(PyObject *self, PyObject *arg) {
     int rc = amp_generator_set_state(generator_in(self), state->v.data, (size_t)state->v.numel);
     Py_DECREF(state);
     if (rc < 0) {
-        PyErr_Format(PyExc_RuntimeError, "the tensor of %lld bytes is no generator state: expected the %zu bytes that get_state() returned",
+        PyErr_Format(PyExc_RuntimeError,
+                     "the tensor of %lld bytes is no generator state: expected the %zu bytes that get_state() returned",
                      (long long)given->v.numel, amp_generator_state_size());
         return NULL;
     }
@@ -174,12 +175,15 @@ static PyGetSetDef generator_getset[] = {
 };
 static PyMethodDef generator_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O,
-     "manual_seed($self, seed, /)\n--\n\nStarts the sequence that belongs to `seed` (-2**63 to 2**64 - 1, else ValueError); returns the generator."},
-    {"seed", generator_seed, METH_NOARGS, "seed($self, /)\n--\n\nSeeds from the operating system's entropy and returns the seed."},
+     "manual_seed($self, seed, /)\n--\n\nStarts the sequence that belongs to `seed` (-2**63 to 2**64 - 1, else ValueError); "
+     "returns the generator."},
+    {"seed", generator_seed, METH_NOARGS,
+     "seed($self, /)\n--\n\nSeeds from the operating system's entropy and returns the seed."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, "initial_seed($self, /)\n--\n\nThe seed that was set last."},
     {"get_state", generator_get_state, METH_NOARGS, "get_state($self, /)\n--\n\nThe state as a 1-dim uint8 tensor; a copy."},
     {"set_state", generator_set_state, METH_O,
-     "set_state($self, state, /)\n--\n\nContinues where get_state() was called. TypeError unless uint8 on the CPU, RuntimeError for a wrong size."},
+     "set_state($self, state, /)\n--\n\nContinues where get_state() was called. TypeError unless uint8 on the CPU, RuntimeError "
+     "for a wrong size."},
     {"clone_state", generator_clone_state, METH_NOARGS, "clone_state($self, /)\n--\n\nA new generator in the same state."},
     {NULL, NULL, 0, NULL},
 };

@@ -10,11 +10,11 @@ enum { MAX_INDICES = 8 };
 
 /* What a key asks for: a view, then index tensors for some of the view's dimensions. */
 typedef struct Selection {
-    Tensor *view;                 /* strong */
-    Tensor *index[AMP_MAX_DIMS];  /* strong, per dimension of the view; NULL: whole dimension */
+    Tensor *view;                /* strong */
+    Tensor *index[AMP_MAX_DIMS]; /* strong, per dimension of the view; NULL: whole dimension */
     int nindex;
-    bool split;                   /* None, an integer or a slice stood between index tensors */
-    bool basic;                   /* only a view */
+    bool split; /* None, an integer or a slice stood between index tensors */
+    bool basic; /* only a view */
 } Selection;
 
 static void selection_done(Selection *s) {
@@ -35,7 +35,8 @@ static int replace_view(Selection *s, PyObject *fresh) {
 static int take_int(Selection *s, int dim, int64_t i) {
     int64_t size = s->view->v.shape[dim];
     if (i < -size || i >= size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, dim, (long long)size);
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, dim,
+                     (long long)size);
         return -1;
     }
     Arg arg[MAX_ARGS] = {arg_tensor(s->view), arg_int(dim), arg_int(i)};
@@ -59,9 +60,7 @@ static int take_slice(Selection *s, int dim, PyObject *slice) {
     return replace_view(s, run_op(&amp_rows[OP_slice], arg, false));
 }
 
-static int take_none(Selection *s, int dim) {
-    return replace_view(s, (PyObject *)call_unsqueeze(s->view, dim));
-}
+static int take_none(Selection *s, int dim) { return replace_view(s, (PyObject *)call_unsqueeze(s->view, dim)); }
 
 /* A bool tensor of k dimensions stands for the k columns of its nonzero(). */
 static int take_mask(Selection *s, int *dim, Tensor *mask) {
@@ -83,8 +82,10 @@ static int take_mask(Selection *s, int *dim, Tensor *mask) {
     }
     for (int k = 0; k < mask->v.ndim; k++) {
         if (mask->v.shape[k] != s->view->v.shape[*dim + k]) {
-            PyErr_Format(PyExc_IndexError, "The shape of the mask at dimension %d (%lld) does not match the shape of the indexed tensor at dimension %d (%lld)", k,
-                         (long long)mask->v.shape[k], *dim + k, (long long)s->view->v.shape[*dim + k]);
+            PyErr_Format(PyExc_IndexError,
+                         "The shape of the mask at dimension %d (%lld) does not match the shape of the indexed tensor at "
+                         "dimension %d (%lld)",
+                         k, (long long)mask->v.shape[k], *dim + k, (long long)s->view->v.shape[*dim + k]);
             return -1;
         }
     }
@@ -110,7 +111,8 @@ static int take_tensor(Selection *s, int *dim, Tensor *t) {
         return failed;
     }
     if (!amp_is_integral(t->v.dtype)) {
-        PyErr_Format(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors, not %s", amp_dtype_info[t->v.dtype].name);
+        PyErr_Format(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors, not %s",
+                     amp_dtype_info[t->v.dtype].name);
         return -1;
     }
     if (*dim >= s->view->v.ndim) {
@@ -128,8 +130,8 @@ static bool is_integer(PyObject *o) {
 }
 
 static bool is_scalar_index(PyObject *o) {
-    return tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && amp_is_integral(((Tensor *)o)->v.dtype) && ((Tensor *)o)->v.dtype != AMP_BOOL &&
-           ((Tensor *)o)->v.dtype != AMP_UINT8;
+    return tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && amp_is_integral(((Tensor *)o)->v.dtype) &&
+           ((Tensor *)o)->v.dtype != AMP_BOOL && ((Tensor *)o)->v.dtype != AMP_UINT8;
 }
 
 /* How many dimensions of the tensor a key item uses up. */
@@ -159,8 +161,10 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
             return -1;
         }
         if (*dim >= s->view->v.ndim) {
-            PyErr_Format(PyExc_IndexError, s->view->v.ndim ? "too many indices for tensor of dimension %d"
-                                                            : "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a Python number",
+            PyErr_Format(PyExc_IndexError,
+                         s->view->v.ndim
+                             ? "too many indices for tensor of dimension %d"
+                             : "invalid index of a 0-dim tensor. Use `tensor.item()` to convert it to a Python number",
                          s->view->v.ndim);
             return -1;
         }
@@ -189,7 +193,8 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
             Py_SETREF(t, call_cast(t, AMP_INT64));
         }
     } else {
-        PyErr_Format(PyExc_IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
+        PyErr_Format(PyExc_IndexError,
+                     "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
                      Py_TYPE(o)->tp_name);
         return -1;
     }
@@ -219,8 +224,10 @@ static int select_key(Tensor *t, PyObject *key, Selection *s) {
         return -1;
     }
     if (used > t->v.ndim) {
-        PyErr_Format(PyExc_IndexError, t->v.ndim || n > 1 ? "too many indices for tensor of dimension %d"
-                                                           : "invalid index of a %d-dim tensor. Use `tensor.item()` to convert it to a Python number",
+        PyErr_Format(PyExc_IndexError,
+                     t->v.ndim || n > 1
+                         ? "too many indices for tensor of dimension %d"
+                         : "invalid index of a %d-dim tensor. Use `tensor.item()` to convert it to a Python number",
                      t->v.ndim);
         return -1;
     }
@@ -309,7 +316,8 @@ done:
 static Tensor *value_tensor(Tensor *target, PyObject *value) {
     if (tensor_check(value)) {
         Tensor *v = (Tensor *)value;
-        return v->v.device == target->v.device || v->v.ndim == 0 ? call_to(v, v->v.dtype, target->v.device) : (Tensor *)Py_NewRef(value);
+        return v->v.device == target->v.device || v->v.ndim == 0 ? call_to(v, v->v.dtype, target->v.device)
+                                                                 : (Tensor *)Py_NewRef(value);
     }
     if (array_check(value)) {
         return tensor_for_reading(value);
@@ -318,7 +326,8 @@ static Tensor *value_tensor(Tensor *target, PyObject *value) {
         return tensor_from_data(value, target->v.dtype, target->v.device);
     }
     if (!PyFloat_Check(value) && !PyLong_Check(value) && !PyComplex_Check(value) && !array_scalar_check(value)) {
-        PyErr_Format(PyExc_TypeError, "can't assign a %s to a tensor of %s", Py_TYPE(value)->tp_name, amp_dtype_info[target->v.dtype].name);
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to a tensor of %s", Py_TYPE(value)->tp_name,
+                     amp_dtype_info[target->v.dtype].name);
         return NULL;
     }
     Tensor *number = tensor_new(0, NULL, target->v.dtype, target->v.device);
@@ -363,7 +372,9 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
     if (!fit) {
         goto done;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(s.view), {.kind = ARG_TENSORS, .n = n, .ts = list}, arg_tensor(fit), arg_int(first), arg_int(adjacent), arg_bool(false)};
+    Arg arg[MAX_ARGS] = {arg_tensor(s.view), {.kind = ARG_TENSORS, .n = n, .ts = list},
+                         arg_tensor(fit),    arg_int(first),
+                         arg_int(adjacent),  arg_bool(false)};
     PyObject *written = run_op(&amp_rows[OP_index_put], arg, true);
     failed = written ? 0 : -1;
     Py_XDECREF(written);

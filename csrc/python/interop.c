@@ -46,7 +46,8 @@ PyObject *element_get(const char *p, int dtype) {
 }
 
 static int does_not_fit(int dtype, PyObject *value) {
-    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R", amp_dtype_info[dtype].name, value);
+    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %R", amp_dtype_info[dtype].name,
+                 value);
     return -1;
 }
 
@@ -76,7 +77,8 @@ static int integer_from_object(PyObject *value, int dtype, int64_t *out) {
     *out = PyLong_AsLongLongAndOverflow(number, &overflow);
     Py_DECREF(number);
     if (overflow) {
-        PyErr_Format(PyExc_ValueError, "Overflow when unpacking long long: %R does not fit in 64 bits. Give a floating dtype", value);
+        PyErr_Format(PyExc_ValueError, "Overflow when unpacking long long: %R does not fit in 64 bits. Give a floating dtype",
+                     value);
         return -1;
     }
     return *out < low || *out > high ? does_not_fit(dtype, value) : 0;
@@ -146,7 +148,8 @@ static int complex_set(char *p, int dtype, PyObject *value) {
 int element_set(char *p, int dtype, PyObject *value) {
     if (tensor_check(value)) {
         if (((Tensor *)value)->v.numel != 1) {
-            PyErr_Format(PyExc_ValueError, "only one element tensors can be converted to Python scalars; this one has %lld elements",
+            PyErr_Format(PyExc_ValueError,
+                         "only one element tensors can be converted to Python scalars; this one has %lld elements",
                          (long long)((Tensor *)value)->v.numel);
             return -1;
         }
@@ -172,7 +175,8 @@ static bool is_nested(PyObject *o) {
     if (PyList_Check(o) || PyTuple_Check(o)) {
         return true;
     }
-    if (PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyUnicode_Check(o) || PyBytes_Check(o) || tensor_check(o) || array_scalar_check(o)) {
+    if (PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyUnicode_Check(o) || PyBytes_Check(o) || tensor_check(o) ||
+        array_scalar_check(o)) {
         return false;
     }
     return array_check(o) ? array_ndim(o) > 0 : PySequence_Check(o);
@@ -231,8 +235,8 @@ static int leaf_dtype(PyObject *o) {
     if (array_scalar_check(o)) {
         int id = array_dtype_id((PyObject *)Py_TYPE(o));
         if (id < 0 && !PyErr_Occurred()) {
-            PyErr_Format(PyExc_TypeError, "can't convert a NumPy scalar of type %s. The supported dtypes are: %s", Py_TYPE(o)->tp_name,
-                         dtype_names());
+            PyErr_Format(PyExc_TypeError, "can't convert a NumPy scalar of type %s. The supported dtypes are: %s",
+                         Py_TYPE(o)->tp_name, dtype_names());
         }
         return id;
     }
@@ -297,7 +301,8 @@ typedef struct Filling {
 } Filling;
 
 static int wrong_length(const Filling *f, int dim, int64_t n) {
-    PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %lld): all sequences of one level must be equally long",
+    PyErr_Format(PyExc_ValueError,
+                 "expected sequence of length %lld at dim %d (got %lld): all sequences of one level must be equally long",
                  (long long)f->shape[dim], dim, (long long)n);
     return -1;
 }
@@ -318,12 +323,19 @@ static int fill_from_array(Filling *f, int dim, PyObject *array) {
         }
     }
     if (src.ndim != f->ndim - dim) {
-        PyErr_Format(PyExc_ValueError, "expected an array of %d dimensions at dim %d (got %d)", f->ndim - dim, dim, (int)src.ndim);
+        PyErr_Format(PyExc_ValueError, "expected an array of %d dimensions at dim %d (got %d)", f->ndim - dim, dim,
+                     (int)src.ndim);
         goto done;
     }
     amp_contiguous_strides(src.ndim, src.shape, strides);
-    View dst = {.data = f->p, .numel = src.numel, .shape = src.shape, .stride = strides, .ndim = src.ndim, .dtype = (int8_t)f->dtype,
-                .device = AMP_CPU, .layout = LAYOUT_CONTIGUOUS};
+    View dst = {.data = f->p,
+                .numel = src.numel,
+                .shape = src.shape,
+                .stride = strides,
+                .ndim = src.ndim,
+                .dtype = (int8_t)f->dtype,
+                .device = AMP_CPU,
+                .layout = LAYOUT_CONTIGUOUS};
     Call call = {.op = OP_COUNT, .nin = 1, .nout = 1, .in = {&src}, .out = {&dst}};
     rc = run_slot(AMP_CPU, amp_backend[AMP_CPU]->copy, &call, src.numel * 8, "tensor");
     f->p += (size_t)src.numel * amp_itemsize(f->dtype);
@@ -368,8 +380,8 @@ static int fill(Filling *f, int dim, PyObject *o) {
         return fill_from_array(f, dim, o);
     }
     if (!is_nested(o)) {
-        PyErr_Format(PyExc_TypeError, "not a sequence: expected one of length %lld at dim %d, got %s", (long long)f->shape[dim], dim,
-                     Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "not a sequence: expected one of length %lld at dim %d, got %s", (long long)f->shape[dim],
+                     dim, Py_TYPE(o)->tp_name);
         return -1;
     }
     PyObject *items = PySequence_Fast(o, "not a sequence");
@@ -422,7 +434,8 @@ Tensor *tensor_copy_data(Tensor *t) {
         return copy;
     }
     Call call = {.op = OP_COUNT, .nin = 1, .nout = 1, .in = {&t->v}, .out = {&copy->v}};
-    if (run_slot(t->v.device, amp_backend[t->v.device]->copy, &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype) * 2, "copy") < 0) {
+    if (run_slot(t->v.device, amp_backend[t->v.device]->copy, &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype) * 2, "copy") <
+        0) {
         Py_CLEAR(copy);
     }
     return copy;
@@ -469,10 +482,11 @@ Tensor *tensor_from_data(PyObject *data, int dtype, int device) {
 
 /* ---- Python functions ---- */
 
-int take_arguments(const char *function, const char *const *names, int npos, int required, PyObject *const *args, Py_ssize_t nargs,
-                   PyObject *kwnames, PyObject **out) {
+int take_arguments(const char *function, const char *const *names, int npos, int required, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames, PyObject **out) {
     if (nargs > npos) {
-        PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd were given", function, npos, npos == 1 ? "" : "s", nargs);
+        PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd were given", function, npos,
+                     npos == 1 ? "" : "s", nargs);
         return -1;
     }
     for (int i = 0; names[i]; i++) {
@@ -486,8 +500,8 @@ int take_arguments(const char *function, const char *const *names, int npos, int
         }
         if (!names[i] || out[i]) {
             PyErr_Format(PyExc_TypeError,
-                         names[i] ? "%s() got multiple values for argument '%U'" : "%s() got an unexpected keyword argument '%U'", function,
-                         name);
+                         names[i] ? "%s() got multiple values for argument '%U'" : "%s() got an unexpected keyword argument '%U'",
+                         function, name);
             return -1;
         }
         out[i] = args[nargs + k];
@@ -534,8 +548,10 @@ static PyObject *py_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
         return NULL;
     }
     if (tensor_check(a[0]) &&
-        PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use source.detach().clone(), rather than "
-                                        "tensor(source)", 1) < 0) {
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "To copy construct from a tensor, it is recommended to use source.detach().clone(), rather than "
+                     "tensor(source)",
+                     1) < 0) {
         return NULL;
     }
     return with_grad(tensor_from_data(a[0], dtype, device), a[3]);
@@ -599,8 +615,10 @@ static PyObject *buffer_open(PyObject *o, Py_buffer **buffer) {
             PyMem_Free(b);
             return NULL;
         }
-        if (PyErr_WarnEx(PyExc_UserWarning, "the given buffer is not writable, but a tensor can always be written to. Copy it first: bytearray(buffer)",
-                         1) < 0) {
+        if (PyErr_WarnEx(
+                PyExc_UserWarning,
+                "the given buffer is not writable, but a tensor can always be written to. Copy it first: bytearray(buffer)",
+                1) < 0) {
             PyBuffer_Release(b);
             PyMem_Free(b);
             return NULL;
@@ -632,14 +650,17 @@ static Tensor *tensor_from_buffer(PyObject *o, int dtype, Py_ssize_t count, Py_s
     if (length == 0 || count == 0) {
         PyErr_Format(PyExc_ValueError, "both buffer length (%zd) and count (%zd) must not be 0", length, count);
     } else if (offset < 0 || offset >= length) {
-        PyErr_Format(PyExc_ValueError, "offset (%zd bytes) must be non-negative and no greater than buffer length (%zd bytes) minus 1", offset,
+        PyErr_Format(PyExc_ValueError,
+                     "offset (%zd bytes) must be non-negative and no greater than buffer length (%zd bytes) minus 1", offset,
                      length);
     } else if (count < 0 && rest % size) {
-        PyErr_Format(PyExc_ValueError, "buffer length (%zd bytes) after offset (%zd bytes) must be a multiple of element size (%zd)", length,
+        PyErr_Format(PyExc_ValueError,
+                     "buffer length (%zd bytes) after offset (%zd bytes) must be a multiple of element size (%zd)", length,
                      offset, size);
     } else if (count > 0 && count > rest / size) {
         PyErr_Format(PyExc_ValueError,
-                     "requested buffer length (%zd * %zd bytes) after offset (%zd bytes) must not be greater than actual buffer length (%zd "
+                     "requested buffer length (%zd * %zd bytes) after offset (%zd bytes) must not be greater than actual buffer "
+                     "length (%zd "
                      "bytes)",
                      count, size, offset, length);
     } else {
@@ -705,7 +726,8 @@ static PyObject *py_asarray(PyObject *module, PyObject *const *args, Py_ssize_t 
             return NULL;
         }
         if (never_copy) {
-            PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor (copy=False was given for a %s)", Py_TYPE(a[0])->tp_name);
+            PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor (copy=False was given for a %s)",
+                         Py_TYPE(a[0])->tp_name);
             return NULL;
         }
         return with_grad(tensor_from_data(a[0], dtype, device < 0 ? AMP_CPU : device), a[4]);
@@ -713,7 +735,8 @@ static PyObject *py_asarray(PyObject *module, PyObject *const *args, Py_ssize_t 
     int to_dtype = dtype < 0 ? alias->v.dtype : dtype, to_device = device < 0 ? alias->v.device : device;
     bool same = to_dtype == alias->v.dtype && to_device == alias->v.device;
     if (never_copy && !same) {
-        PyErr_Format(PyExc_ValueError, "can't alias tensor with dtype '%s' into dtype '%s' or another device (copy=False was given)",
+        PyErr_Format(PyExc_ValueError,
+                     "can't alias tensor with dtype '%s' into dtype '%s' or another device (copy=False was given)",
                      amp_dtype_info[alias->v.dtype].name, amp_dtype_info[to_dtype].name);
         result = NULL;
     } else if (copy && same) {
@@ -730,20 +753,24 @@ static PyMethodDef interop_functions[] = {
      "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)\n--\n\n"
      "A new tensor with a copy of `data`: a number, nested sequences of numbers, an ndarray, a NumPy scalar or a tensor.\n\n"
      "Without dtype: bool, int64, the default dtype or its complex, arrays and tensors keep theirs.\n"
-     "ValueError: sequences of unequal length, integers beyond 64 bits. RuntimeError: a value does not fit in the integer dtype, or\n"
+     "ValueError: sequences of unequal length, integers beyond 64 bits. RuntimeError: a value does not fit in the integer dtype, "
+     "or\n"
      "no dtype can be inferred. TypeError: an element is no number."},
     {"as_tensor", FAST(py_as_tensor), METH_FASTCALL | METH_KEYWORDS,
-     "as_tensor(data, dtype=None, device=None)\n--\n\nLike tensor(), but shares memory with tensors and ndarrays of that dtype and device."},
+     "as_tensor(data, dtype=None, device=None)\n--\n\nLike tensor(), but shares memory with tensors and ndarrays of that dtype "
+     "and device."},
     {"from_numpy", py_from_numpy, METH_O,
      "from_numpy(array, /)\n--\n\nA tensor that shares memory with the ndarray, any strides but negative ones (ValueError).\n\n"
      "TypeError: not an ndarray, or a dtype or byte order that tensors do not have."},
     {"asarray", FAST(py_asarray), METH_FASTCALL | METH_KEYWORDS,
      "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False)\n--\n\n"
-     "A tensor from a tensor, ndarray, DLPack exporter, buffer or nested sequence. copy=None shares where possible, True never, False\n"
+     "A tensor from a tensor, ndarray, DLPack exporter, buffer or nested sequence. copy=None shares where possible, True never, "
+     "False\n"
      "raises ValueError where sharing is impossible."},
     {"frombuffer", FAST(py_frombuffer), METH_FASTCALL | METH_KEYWORDS,
      "frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False)\n--\n\n"
-     "A 1-dim tensor that shares memory with a buffer: `count` elements (-1: all) from byte `offset` on. ValueError if they do not fit."},
+     "A 1-dim tensor that shares memory with a buffer: `count` elements (-1: all) from byte `offset` on. ValueError if they do "
+     "not fit."},
     {NULL, NULL, 0, NULL},
 };
 

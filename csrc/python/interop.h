@@ -13,12 +13,12 @@ extern PyMethodDef interop_methods[];
 /* Ends with a NULL entry: __array_priority__ __dict__ */
 extern PyGetSetDef interop_getset[];
 
-int tensor_bool(PyObject *self);                          /* nb_bool */
-PyObject *tensor_int(PyObject *self);                     /* nb_int */
-PyObject *tensor_float(PyObject *self);                   /* nb_float */
-PyObject *tensor_index(PyObject *self);                   /* nb_index */
-Py_ssize_t tensor_length(PyObject *self);                 /* mp_length, sq_length */
-int tensor_contains(PyObject *self, PyObject *value);     /* sq_contains */
+int tensor_bool(PyObject *self);                                  /* nb_bool */
+PyObject *tensor_int(PyObject *self);                             /* nb_int */
+PyObject *tensor_float(PyObject *self);                           /* nb_float */
+PyObject *tensor_index(PyObject *self);                           /* nb_index */
+Py_ssize_t tensor_length(PyObject *self);                         /* mp_length, sq_length */
+int tensor_contains(PyObject *self, PyObject *value);             /* sq_contains */
 int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags); /* bf_getbuffer */
 void tensor_releasebuffer(PyObject *self, Py_buffer *view);       /* bf_releasebuffer */
 
@@ -36,8 +36,8 @@ const char *dtype_names(void);
 void plain_dealloc(PyObject *self);
 
 /* array.c */
-int array_descr_check(PyObject *o);             /* a NumPy dtype instance */
-PyObject *array_from_scalar(PyObject *scalar);  /* NumPy scalar -> 0-dim ndarray, new reference */
+int array_descr_check(PyObject *o);            /* a NumPy dtype instance */
+PyObject *array_from_scalar(PyObject *scalar); /* NumPy scalar -> 0-dim ndarray, new reference */
 int array_ndim(PyObject *array);
 /* dtype: anything NumPy takes, NULL or None for the array's. copy: 1 always, -1 if needed, 0 never (ValueError). New reference. */
 PyObject *array_as(PyObject *array, PyObject *dtype, int copy);
@@ -56,7 +56,7 @@ PyObject *tensor_dlpack_device(PyObject *self, PyObject *noargs);
 
 /* Sorts a vectorcall's arguments into out[] by name: the first `npos` names may be positional, `required` of them must be given; absent
  * ones stay NULL. `names` ends with NULL. 0 or -1 with TypeError. */
-int take_arguments(const char *function, const char *const *names, int npos, int required, PyObject *const *args, Py_ssize_t nargs,
-                   PyObject *kwnames, PyObject **out);
+int take_arguments(const char *function, const char *const *names, int npos, int required, PyObject *const *args,
+                   Py_ssize_t nargs, PyObject *kwnames, PyObject **out);
 
 #endif

@@ -20,7 +20,8 @@ static PyObject *set_default_dtype(PyObject *Py_UNUSED(self), PyObject *dtype) {
         return NULL;
     }
     if (!amp_is_floating(id)) {
-        PyErr_Format(PyExc_TypeError, "only floating-point types are supported as the default type, not %s", amp_dtype_info[id].name);
+        PyErr_Format(PyExc_TypeError, "only floating-point types are supported as the default type, not %s",
+                     amp_dtype_info[id].name);
         return NULL;
     }
     amp_state.default_dtype = id;
@@ -50,7 +51,8 @@ static PyObject *can_cast(PyObject *Py_UNUSED(self), PyObject *args) {
         return NULL;
     }
     bool both_integral = amp_is_integral(from) && amp_is_integral(to);
-    return PyBool_FromLong((amp_dtype_info[from].category <= amp_dtype_info[to].category || both_integral) && !(to == AMP_BOOL && from != AMP_BOOL));
+    return PyBool_FromLong((amp_dtype_info[from].category <= amp_dtype_info[to].category || both_integral) &&
+                           !(to == AMP_BOOL && from != AMP_BOOL));
 }
 
 /* A tensor, or a Python number as a wrapped tensor. New reference. */
@@ -113,7 +115,8 @@ static PyObject *memory_stats(PyObject *Py_UNUSED(self), PyObject *o) {
         return NULL;
     }
     MemoryStats s = amp_memory_stats((Device)device);
-    return Py_BuildValue("(LLLLL)", (long long)s.allocated, (long long)s.peak, (long long)s.reserved, (long long)s.allocations, (long long)s.frees);
+    return Py_BuildValue("(LLLLL)", (long long)s.allocated, (long long)s.peak, (long long)s.reserved, (long long)s.allocations,
+                         (long long)s.frees);
 }
 
 static PyObject *memory_reset_peak(PyObject *Py_UNUSED(self), PyObject *o) {
@@ -168,15 +171,20 @@ static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *n) {
 }
 
 static PyMethodDef functions[] = {
-    {"set_default_dtype", set_default_dtype, METH_O, "set_default_dtype(dtype, /)\n--\n\nSets the dtype of Python floats and of factories without dtype=."},
-    {"get_default_dtype", get_default_dtype, METH_NOARGS, "get_default_dtype()\n--\n\nThe dtype of Python floats and of factories without dtype=."},
+    {"set_default_dtype", set_default_dtype, METH_O,
+     "set_default_dtype(dtype, /)\n--\n\nSets the dtype of Python floats and of factories without dtype=."},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS,
+     "get_default_dtype()\n--\n\nThe dtype of Python floats and of factories without dtype=."},
     {"promote_types", promote_types, METH_VARARGS, "promote_types(type1, type2, /)\n--\n\nThe smallest dtype that both go to."},
-    {"can_cast", can_cast, METH_VARARGS, "can_cast(from_, to, /)\n--\n\nWhether an in-place op may write one dtype into the other."},
-    {"result_type", result_type, METH_VARARGS, "result_type(tensor1, tensor2, /)\n--\n\nThe dtype of an operation on the two, tensors or numbers."},
+    {"can_cast", can_cast, METH_VARARGS,
+     "can_cast(from_, to, /)\n--\n\nWhether an in-place op may write one dtype into the other."},
+    {"result_type", result_type, METH_VARARGS,
+     "result_type(tensor1, tensor2, /)\n--\n\nThe dtype of an operation on the two, tensors or numbers."},
     {"manual_seed", manual_seed, METH_O, "manual_seed(seed, /)\n--\n\nSeeds the default generator and returns it."},
     {"_cuda_emulated", cuda_emulated, METH_NOARGS, "_cuda_emulated()\n--\n\nWhether device cuda runs on the CPU."},
     {"_set_cuda_emulated", set_cuda_emulated, METH_O, "_set_cuda_emulated(on, /)\n--\n\nSwitches the emulation of device cuda."},
-    {"_memory_stats", memory_stats, METH_O, "_memory_stats(device, /)\n--\n\n(allocated, peak, reserved, allocations, frees) of a device, in bytes and counts."},
+    {"_memory_stats", memory_stats, METH_O,
+     "_memory_stats(device, /)\n--\n\n(allocated, peak, reserved, allocations, frees) of a device, in bytes and counts."},
     {"_memory_reset_peak", memory_reset_peak, METH_O, "_memory_reset_peak(device, /)\n--\n\nStarts the peak anew."},
     {"_memory_empty_cache", memory_empty_cache, METH_O, "_memory_empty_cache(device, /)\n--\n\nGives unused blocks back."},
     {"isa_name", isa_name, METH_NOARGS, "isa_name()\n--\n\nThe instruction-set level in use."},
@@ -190,10 +198,12 @@ static PyMethodDef functions[] = {
 
 static int return_types_init(PyObject *module) {
     static PyStructSequence_Field fields[] = {{"values", "extreme values"}, {"indices", "where they stand"}, {NULL, NULL}};
-    static PyStructSequence_Desc descs[2] = {{"ampnative.return_types.max", NULL, fields, 2}, {"ampnative.return_types.min", NULL, fields, 2}};
+    static PyStructSequence_Desc descs[2] = {{"ampnative.return_types.max", NULL, fields, 2},
+                                             {"ampnative.return_types.min", NULL, fields, 2}};
     for (int i = 0; i < 2; i++) {
         amp_state.return_types[i] = (PyObject *)PyStructSequence_NewType(&descs[i]);
-        if (!amp_state.return_types[i] || PyModule_AddObjectRef(module, i ? "_return_min" : "_return_max", amp_state.return_types[i]) < 0) {
+        if (!amp_state.return_types[i] ||
+            PyModule_AddObjectRef(module, i ? "_return_min" : "_return_max", amp_state.return_types[i]) < 0) {
             return -1;
         }
     }
@@ -211,7 +221,8 @@ static int dtypes_module_init(PyObject *module) {
             failed = PyObject_SetAttr(sub, key, value);
         }
     }
-    failed = failed || PyDict_SetItemString(PyImport_GetModuleDict(), name, sub) < 0 || PyModule_AddObjectRef(module, "dtypes", sub) < 0;
+    failed = failed || PyDict_SetItemString(PyImport_GetModuleDict(), name, sub) < 0 ||
+             PyModule_AddObjectRef(module, "dtypes", sub) < 0;
     Py_XDECREF(sub);
     return failed ? -1 : 0;
 }
@@ -229,7 +240,8 @@ static int check_environment(void) {
 
 static int module_exec(PyObject *module) {
     if (amp_state.module) {
-        PyErr_SetString(PyExc_ImportError, "ampnative._C can be loaded once per process: it keeps one process-wide state, and does not support sub-interpreters");
+        PyErr_SetString(PyExc_ImportError, "ampnative._C can be loaded once per process: it keeps one process-wide state, and "
+                                           "does not support sub-interpreters");
         return -1;
     }
     if (check_environment() < 0) {
@@ -237,9 +249,10 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || return_types_init(module) < 0 ||
-        array_init(module) < 0 || interop_init(module) < 0 || engine_init(module) < 0 || autocast_init(module) < 0 || function_init(module) < 0 ||
-        list_ops_init(module) < 0 || module_base_init(module) < 0 || PyModule_AddFunctions(module, functions) < 0) {
+    if (op_entries_init(module) < 0 || types_init(module) < 0 || dtypes_module_init(module) < 0 || tensor_init(module) < 0 ||
+        node_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 || interop_init(module) < 0 ||
+        engine_init(module) < 0 || autocast_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 ||
+        module_base_init(module) < 0 || PyModule_AddFunctions(module, functions) < 0) {
         return -1;
     }
     return 0;

@@ -13,9 +13,7 @@ static PyObject *node_pool[NODE_POOL];
 static int node_pooled;
 static uint64_t next_seq = 1;
 
-bool grad_recording(void) {
-    return amp_grad_enabled;
-}
+bool grad_recording(void) { return amp_grad_enabled; }
 
 /* ---- metadata ---- */
 
@@ -65,9 +63,7 @@ static size_t block_bytes(int nin, int nout, int narg) {
     return (size_t)nin * (sizeof(Edge) + sizeof(TensorMeta)) + (size_t)nout * sizeof(TensorMeta) + (size_t)narg * sizeof(Arg);
 }
 
-static bool is_small(int nin, int nout, int narg) {
-    return nin <= SMALL_IN && nout == 1 && narg <= SMALL_ARGS;
-}
+static bool is_small(int nin, int nout, int narg) { return nin <= SMALL_IN && nout == 1 && narg <= SMALL_ARGS; }
 
 static void *block_take(int nin, int nout, int narg) {
     if (!is_small(nin, nout, narg)) {
@@ -353,7 +349,8 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
         }
         Tensor *t = i == 0 && call->original ? call->original : in[i];
         if (t->flags & TENSOR_INFERENCE) {
-            PyErr_SetString(PyExc_RuntimeError, "Inference tensors cannot be saved for backward. Make a clone() outside inference mode and use that");
+            PyErr_SetString(PyExc_RuntimeError,
+                            "Inference tensors cannot be saved for backward. Make a clone() outside inference mode and use that");
             return -1;
         }
         n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version};
@@ -424,9 +421,7 @@ static void link_view(OpCall *call, Tensor *src) {
 
 enum { MAX_INPUTS = 64 };
 
-static int64_t offset_of(const Tensor *t) {
-    return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype);
-}
+static int64_t offset_of(const Tensor *t) { return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype); }
 
 /* as_strided counts in the storage: its derivative must know where the input lay there, unless that is the usual place. */
 static int note_layout(Node *n, const Tensor *input) {
@@ -593,9 +588,11 @@ static int slice_node(Tensor *view, Node *inner) {
 int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
     if (t->base && t->fn_version != t->st->version && tensor_requires_grad(t->base) && amp_is_floating(t->v.dtype) &&
         !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
-        Arg arg[4] = {{.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
+        Arg arg[4] = {
+            {.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
         Node *n = node_new(OP_as_strided, 1, 1, 4);
-        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 || copy_args(n, arg) < 0 || note_layout(n, t->base) < 0) {
+        if (!n || edge_set(&n->edge[0], t->base) < 0 || meta_set(&n->in[0], t->base) < 0 || meta_set(&n->out[0], t) < 0 ||
+            copy_args(n, arg) < 0 || note_layout(n, t->base) < 0) {
             Py_XDECREF(n);
             return -1;
         }
@@ -617,7 +614,8 @@ Tensor *back_own(Back *b, Tensor *t) {
     }
     if (b->nowned == b->cap) {
         int cap = 2 * b->cap;
-        Tensor **more = b->owned == b->inline_owned ? PyMem_Malloc((size_t)cap * sizeof *more) : PyMem_Realloc(b->owned, (size_t)cap * sizeof *more);
+        Tensor **more = b->owned == b->inline_owned ? PyMem_Malloc((size_t)cap * sizeof *more)
+                                                    : PyMem_Realloc(b->owned, (size_t)cap * sizeof *more);
         if (!more) {
             Py_DECREF(t);
             PyErr_NoMemory();
@@ -642,11 +640,15 @@ Tensor *back_saved(Back *b, int slot) {
     }
     if (!s->t) {
         if (n->state & NODE_RELEASED) {
-            PyErr_SetString(PyExc_RuntimeError, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-                                                "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-                                                "retain_graph=True if you need to backward through the graph a second time");
+            PyErr_SetString(
+                PyExc_RuntimeError,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+                "been "
+                "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True if you need to backward through the graph a second time");
         } else {
-            PyErr_Format(PyExc_SystemError, "%s: the derivative asks for a tensor that the row does not save", amp_rows[n->op].name);
+            PyErr_Format(PyExc_SystemError, "%s: the derivative asks for a tensor that the row does not save",
+                         amp_rows[n->op].name);
         }
         b->failed = true;
         return NULL;
@@ -655,9 +657,10 @@ Tensor *back_saved(Back *b, int slot) {
         PyObject *text = tensor_describe(s->t);
         if (text) {
             PyErr_Format(PyExc_RuntimeError,
-                     "one of the variables needed for gradient computation has been modified by an inplace operation: a %U, which %s saved, is at version %u; "
-                     "expected version %u instead. Clone it before the in-place write.",
-                     text, amp_rows[n->op].name, s->t->st->version, s->version);
+                         "one of the variables needed for gradient computation has been modified by an inplace operation: a %U, "
+                         "which %s saved, is at version %u; "
+                         "expected version %u instead. Clone it before the in-place write.",
+                         text, amp_rows[n->op].name, s->t->st->version, s->version);
         }
         Py_XDECREF(text);
         b->failed = true;
@@ -695,9 +698,7 @@ static PyObject *node_name(PyObject *self, void *Py_UNUSED(closure)) {
     return name;
 }
 
-static PyObject *node_call_name(PyObject *self, PyObject *Py_UNUSED(ignored)) {
-    return node_name(self, NULL);
-}
+static PyObject *node_call_name(PyObject *self, PyObject *Py_UNUSED(ignored)) { return node_name(self, NULL); }
 
 static PyObject *node_repr(PyObject *self) {
     PyObject *name = node_name(self, NULL);
@@ -722,7 +723,8 @@ static PyObject *node_next(PyObject *self, void *Py_UNUSED(closure)) {
 
 int node_init(PyObject *module) {
     static PyGetSetDef getset[] = {
-        {"next_functions", node_next, NULL, "Where the gradients of the inputs go: (node or leaf, output number) per input.", NULL},
+        {"next_functions", node_next, NULL, "Where the gradients of the inputs go: (node or leaf, output number) per input.",
+         NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyMethodDef methods[] = {

@@ -11,7 +11,7 @@
 /* Shape and type of a tensor without its memory. */
 typedef struct TensorMeta {
     int8_t ndim, dtype, device;
-    int64_t *shape;                    /* inline_shape, or a heap block above AMP_INLINE_DIMS dimensions */
+    int64_t *shape; /* inline_shape, or a heap block above AMP_INLINE_DIMS dimensions */
     int64_t inline_shape[AMP_INLINE_DIMS];
 } TensorMeta;
 
@@ -21,8 +21,8 @@ typedef struct Edge {
 } Edge;
 
 typedef struct Saved {
-    Tensor *t;         /* strong; an own output is kept as an alias without fn, so that no cycle arises; NULL: not kept */
-    uint32_t version;  /* of its storage when it was saved */
+    Tensor *t;        /* strong; an own output is kept as an alias without fn, so that no cycle arises; NULL: not kept */
+    uint32_t version; /* of its storage when it was saved */
 } Saved;
 
 enum { SAVED_SLOTS = 6 }; /* IN0..IN3, OUT0, OUT1 */
@@ -31,20 +31,21 @@ enum { NODE_RELEASED = 1 };
 struct Node {
     PyObject_HEAD
     uint64_t seq;
-    uint16_t op;                /* OP_*, or NODE_FUNCTION, NODE_COPY_SLICES, NODE_TO_CHECKPOINT.. */
+    uint16_t op; /* OP_*, or NODE_FUNCTION, NODE_COPY_SLICES, NODE_TO_CHECKPOINT.. */
     uint8_t nout, state, narg;
-    int32_t nin;                /* edges */
+    int32_t nin; /* edges */
     Edge *edge;
-    TensorMeta *in;             /* nin entries */
-    TensorMeta *out;            /* nout entries */
-    Arg *arg;                   /* narg entries in edge's block; ARG_TENSOR kinds hold no pointer */
+    TensorMeta *in;  /* nin entries */
+    TensorMeta *out; /* nout entries */
+    Arg *arg;        /* narg entries in edge's block; ARG_TENSOR kinds hold no pointer */
     Saved saved[SAVED_SLOTS];
-    Saved *list;                /* nlist entries: saved tensor list (index) */
+    Saved *list; /* nlist entries: saved tensor list (index) */
     int32_t nlist;
-    PyObject *context;          /* NODE_FUNCTION: the ctx object; strong */
-    struct SliceInfo *slice;    /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
-    PyObject *pre_hooks;        /* per output: tuple-of-dicts list, or NULL */
-    PyObject *retain;           /* list of (output number, weakref to tensor), or NULL: retain_grad */
+    PyObject *context; /* NODE_FUNCTION: the ctx object; strong */
+    struct SliceInfo
+        *slice; /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
+    PyObject *pre_hooks; /* per output: tuple-of-dicts list, or NULL */
+    PyObject *retain;    /* list of (output number, weakref to tensor), or NULL: retain_grad */
     PyObject *weak;
 };
 enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES };
@@ -52,54 +53,59 @@ enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES };
 /* An in-place write through a view, seen from the base: node->edge[0] leads to the base's old history, edges 1.. to the other inputs of
  * `inner`, the node of the operation itself. */
 typedef struct SliceInfo {
-    Node *inner;                 /* strong */
+    Node *inner; /* strong */
     TensorMeta view;
-    int64_t *stride, offset;     /* of the view inside the base's storage, in elements */
+    int64_t *stride, offset; /* of the view inside the base's storage, in elements */
     int64_t *base_stride, base_offset;
 } SliceInfo;
 
 /* What a derivative sees. Results belong to the frame; NULL in gives NULL out; the engine checks once at the end. */
 typedef struct Back {
     Node *node;
-    Tensor **g_out;     /* gradients of the outputs; entries may be NULL (undefined) */
-    Tensor *g;          /* g_out[0] */
-    Tensor **grad;      /* nin results, borrowed from the frame */
-    Tensor **owned;     /* the frame: tensors to drop when the derivative has returned */
+    Tensor **g_out; /* gradients of the outputs; entries may be NULL (undefined) */
+    Tensor *g;      /* g_out[0] */
+    Tensor **grad;  /* nin results, borrowed from the frame */
+    Tensor **owned; /* the frame: tensors to drop when the derivative has returned */
     int nowned, cap;
-    bool failed;        /* an exception is set */
+    bool failed; /* an exception is set */
     Tensor *inline_owned[24];
 } Back;
 
 #define NEED(i) ((b)->node->edge[i].to != NULL)
-#define GRAD(i, expression) do { if (NEED(i)) { (b)->grad[i] = (expression); } } while (0)
-#define IN(i) back_saved(b, i)
-#define OUT(i) back_saved(b, 4 + (i))
-#define ARG(i) ((b)->node->arg[i])
+#define GRAD(i, expression) \
+    do { \
+        if (NEED(i)) { \
+            (b)->grad[i] = (expression); \
+        } \
+    } while (0)
+#define IN(i)      back_saved(b, i)
+#define OUT(i)     back_saved(b, 4 + (i))
+#define ARG(i)     ((b)->node->arg[i])
 #define IN_META(i) ((b)->node->in[i])
 
-Tensor *back_own(Back *b, Tensor *t);       /* gives t (new reference or NULL = failure) to the frame; returns it borrowed */
-Tensor *back_saved(Back *b, int slot);      /* checks versions; NULL and failed if modified or not saved */
+Tensor *back_own(Back *b, Tensor *t);  /* gives t (new reference or NULL = failure) to the frame; returns it borrowed */
+Tensor *back_saved(Back *b, int slot); /* checks versions; NULL and failed if modified or not saved */
 
 int node_init(PyObject *module);
-bool grad_recording(void);                  /* grad mode is on */
+bool grad_recording(void); /* grad mode is on */
 /* Records a call: makes the node, links results to it. 0 or -1. */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
 /* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
 Node *node_new(int op, int nin, int nout, int narg);
 int meta_set(TensorMeta *m, const Tensor *t);
 void meta_clear(TensorMeta *m);
-int edge_set(Edge *e, Tensor *t);           /* to t's history, or t itself if it is a leaf that requires grad, or nothing */
+int edge_set(Edge *e, Tensor *t); /* to t's history, or t itself if it is a leaf that requires grad, or nothing */
 /* t's history after lazily rebuilding a view's fn whose base was written to. New reference in *fn (may be NULL). 0 or -1. */
 int tensor_history(Tensor *t, Node **fn, uint32_t *nr);
-void node_release(Node *n);                 /* drops what was saved */
+void node_release(Node *n); /* drops what was saved */
 
 /* function.c: autograd.Function. grad[i]: new references or NULL. */
 int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
 void function_release(Node *n);
 
 /* engine.c */
-int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph,
-                    int ninputs, Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
+int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
+                    Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
 /* Reduces a broadcast gradient to the metadata's shape and dtype; new reference. */
 Tensor *sum_to_meta(Tensor *g, const TensorMeta *m);

@@ -7,23 +7,33 @@
 #include "run_op.h"
 #include "tensor_methods.h"
 
-#define F VARIANT_F
-#define M VARIANT_M
-#define I VARIANT_I
-#define NN VARIANT_NN
-#define P VARIANT_P
-#define IN0 SAVE_IN0
-#define IN1 SAVE_IN1
-#define IN2 SAVE_IN2
-#define OUT0 SAVE_OUT0
-#define OUT1 SAVE_OUT1
+#define F     VARIANT_F
+#define M     VARIANT_M
+#define I     VARIANT_I
+#define NN    VARIANT_NN
+#define P     VARIANT_P
+#define IN0   SAVE_IN0
+#define IN1   SAVE_IN1
+#define IN2   SAVE_IN2
+#define OUT0  SAVE_OUT0
+#define OUT1  SAVE_OUT1
 #define CROSS SAVE_CROSS
-#define META SAVE_META
-#define LIST SAVE_LIST
+#define META  SAVE_META
+#define LIST  SAVE_LIST
 OpRow amp_rows[OP_COUNT] = {
-#define OP(id_, name_, variants_, signature_, cls, dtype, cuda, cpu, saves_, derivative_, fast_)                                                        \
-    {.id = #id_, .name = name_, .signature = signature_, .variants = (variants_), .rule = RULE_##dtype, .cuda_policy = POLICY_##cuda,                   \
-     .cpu_policy = POLICY_##cpu, .saves = (saves_), .op = OP_##id_, .run = run_##cls, .derivative = derivative_, .fast = fast_},
+#define OP(id_, name_, variants_, signature_, cls, dtype, cuda, cpu, saves_, derivative_, fast_) \
+    {.id = #id_, \
+     .name = name_, \
+     .signature = signature_, \
+     .variants = (variants_), \
+     .rule = RULE_##dtype, \
+     .cuda_policy = POLICY_##cuda, \
+     .cpu_policy = POLICY_##cpu, \
+     .saves = (saves_), \
+     .op = OP_##id_, \
+     .run = run_##cls, \
+     .derivative = derivative_, \
+     .fast = fast_},
 #include "../core/ops.def"
 #undef OP
 };
@@ -70,19 +80,25 @@ static PyObject *function_entry(PyObject *self, PyObject *const *args, Py_ssize_
     return call_overloads((int)(code & 0xffff), (int)(code >> 16), NULL, args, nargs, kwnames);
 }
 
-#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast)                                                               \
-    static PyObject *m_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { return call_overloads(OP_##id, 1, self, args, n, kw); } \
-    static PyObject *i_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { return call_overloads(OP_##id, 2, self, args, n, kw); }
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) \
+    static PyObject *m_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { \
+        return call_overloads(OP_##id, 1, self, args, n, kw); \
+    } \
+    static PyObject *i_##id(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw) { \
+        return call_overloads(OP_##id, 2, self, args, n, kw); \
+    }
 #include "../core/ops.def"
 #undef OP
 static const PyCFunctionWithKeywords method_entry[2][OP_COUNT] = {
     {
-#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) (PyCFunctionWithKeywords)(void (*)(void))m_##id,
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) \
+    (PyCFunctionWithKeywords)(void (*)(void)) m_##id,
 #include "../core/ops.def"
 #undef OP
     },
     {
-#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) (PyCFunctionWithKeywords)(void (*)(void))i_##id,
+#define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) \
+    (PyCFunctionWithKeywords)(void (*)(void)) i_##id,
 #include "../core/ops.def"
 #undef OP
     },
@@ -136,7 +152,8 @@ int op_entries_methods(PyMethodDef *out, int limit) {
                 PyErr_NoMemory();
                 return -1;
             }
-            out[n++] = (PyMethodDef){name, (PyCFunction)(void (*)(void))method_entry[inplace][i], METH_FASTCALL | METH_KEYWORDS, doc};
+            out[n++] = (PyMethodDef){name, (PyCFunction)(void (*)(void))method_entry[inplace][i], METH_FASTCALL | METH_KEYWORDS,
+                                     doc};
         }
     }
     return n;
@@ -153,7 +170,8 @@ static int add_rows(PyObject *sub, int variant) {
         PyObject *module_name = PyUnicode_FromString("ampnative");
         PyObject *function = NULL;
         if (def && doc && code && module_name) {
-            *def = (PyMethodDef){amp_rows[i].name, (PyCFunction)(void (*)(void))function_entry, METH_FASTCALL | METH_KEYWORDS, doc};
+            *def = (PyMethodDef){amp_rows[i].name, (PyCFunction)(void (*)(void))function_entry, METH_FASTCALL | METH_KEYWORDS,
+                                 doc};
             function = PyCFunction_NewEx(def, code, module_name);
         }
         Py_XDECREF(code);
@@ -174,7 +192,8 @@ static int add_functions(PyObject *module, const char *name, int variant, int al
     if (!sub) {
         return -1;
     }
-    int failed = add_rows(sub, variant) < 0 || (also >= 0 && add_rows(sub, also) < 0) || PyModule_AddObjectRef(module, name, sub) < 0 ||
+    int failed = add_rows(sub, variant) < 0 || (also >= 0 && add_rows(sub, also) < 0) ||
+                 PyModule_AddObjectRef(module, name, sub) < 0 ||
                  PyDict_SetItemString(PyImport_GetModuleDict(), full, sub) < 0; /* so that `from ._C.functions import *` works */
     Py_DECREF(sub);
     return failed ? -1 : 0;
@@ -186,9 +205,10 @@ static PyObject *op_rows(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)
     PyObject *list = PyList_New(0);
     for (int i = 0; list && i < OP_COUNT; i++) {
         const OpRow *r = &amp_rows[i];
-        PyObject *row = Py_BuildValue("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:i,s:s,s:s}", "id", r->id, "name", r->name, "variants", r->variants, "signature",
-                                      r->signature, "class", class_names[i], "dtype", rules[r->rule], "cuda", policies[r->cuda_policy], "cpu",
-                                      policies[r->cpu_policy], "saves", r->saves, "derivative", derivative_names[i][0], "fast", derivative_names[i][1]);
+        PyObject *row = Py_BuildValue("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:i,s:s,s:s}", "id", r->id, "name", r->name, "variants",
+                                      r->variants, "signature", r->signature, "class", class_names[i], "dtype", rules[r->rule],
+                                      "cuda", policies[r->cuda_policy], "cpu", policies[r->cpu_policy], "saves", r->saves,
+                                      "derivative", derivative_names[i][0], "fast", derivative_names[i][1]);
         if (!row || PyList_Append(list, row) < 0) {
             Py_CLEAR(list);
         }
@@ -199,7 +219,8 @@ static PyObject *op_rows(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)
 
 int op_entries_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"op_rows", op_rows, METH_NOARGS, "op_rows()\n--\n\nThe rows of the op table, a list of dicts: what tests and printed tables are made from."},
+        {"op_rows", op_rows, METH_NOARGS,
+         "op_rows()\n--\n\nThe rows of the op table, a list of dicts: what tests and printed tables are made from."},
         {NULL, NULL, 0, NULL},
     };
     link_overloads();
@@ -211,5 +232,8 @@ int op_entries_init(PyObject *module) {
             return -1;
         }
     }
-    return PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 || add_functions(module, "nn", 4, 3) < 0 ? -1 : 0;
+    return PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 ||
+                   add_functions(module, "nn", 4, 3) < 0
+               ? -1
+               : 0;
 }

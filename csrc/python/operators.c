@@ -6,7 +6,8 @@
 
 /* Something that may stand beside a tensor in an expression. */
 static bool operand_like(PyObject *o) {
-    return tensor_check(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) || array_check(o) || array_scalar_check(o);
+    return tensor_check(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) || array_check(o) ||
+           array_scalar_check(o);
 }
 
 static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
@@ -17,7 +18,8 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
     Arg arg[MAX_ARGS];
     PyObject *const args[2] = {a, b};
     args_begin(&frame);
-    PyObject *result = args_parse(&amp_rows[op], NULL, args, 2, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, false) : NULL;
+    PyObject *result = args_parse(&amp_rows[op], NULL, args, 2, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, false)
+                                                                                             : NULL;
     args_done(&frame);
     return result;
 }
@@ -34,9 +36,9 @@ static PyObject *inplace(OpId op, PyObject *a, PyObject *b) {
     return result;
 }
 
-#define BINARY(name, op)                                                                                                                               \
+#define BINARY(name, op) \
     static PyObject *nb_##name(PyObject *a, PyObject *b) { return binary(op, a, b); }
-#define INPLACE(name, op)                                                                                                                              \
+#define INPLACE(name, op) \
     static PyObject *nb_inplace_##name(PyObject *a, PyObject *b) { return inplace(op, a, b); }
 BINARY(add, OP_add)
 BINARY(subtract, OP_sub)
@@ -82,28 +84,19 @@ static PyObject *nb_power(PyObject *a, PyObject *b, PyObject *modulo) {
     return binary(OP_pow, a, b);
 }
 
-static PyObject *nb_inplace_power(PyObject *a, PyObject *b, PyObject *Py_UNUSED(modulo)) {
-    return inplace(OP_pow, a, b);
-}
+static PyObject *nb_inplace_power(PyObject *a, PyObject *b, PyObject *Py_UNUSED(modulo)) { return inplace(OP_pow, a, b); }
 
-static PyObject *nb_negative(PyObject *a) {
-    return (PyObject *)call_unary(OP_neg, (Tensor *)a);
-}
+static PyObject *nb_negative(PyObject *a) { return (PyObject *)call_unary(OP_neg, (Tensor *)a); }
 
-static PyObject *nb_positive(PyObject *a) {
-    return Py_NewRef(a);
-}
+static PyObject *nb_positive(PyObject *a) { return Py_NewRef(a); }
 
-static PyObject *nb_absolute(PyObject *a) {
-    return (PyObject *)call_unary(OP_abs, (Tensor *)a);
-}
+static PyObject *nb_absolute(PyObject *a) { return (PyObject *)call_unary(OP_abs, (Tensor *)a); }
 
-static PyObject *nb_invert(PyObject *a) {
-    return (PyObject *)call_unary(OP_bitwise_not, (Tensor *)a);
-}
+static PyObject *nb_invert(PyObject *a) { return (PyObject *)call_unary(OP_bitwise_not, (Tensor *)a); }
 
 static PyObject *richcompare(PyObject *a, PyObject *b, int how) {
-    static const OpId ops[] = {[Py_LT] = OP_lt, [Py_LE] = OP_le, [Py_EQ] = OP_eq, [Py_NE] = OP_ne, [Py_GT] = OP_gt, [Py_GE] = OP_ge};
+    static const OpId ops[] = {
+        [Py_LT] = OP_lt, [Py_LE] = OP_le, [Py_EQ] = OP_eq, [Py_NE] = OP_ne, [Py_GT] = OP_gt, [Py_GE] = OP_ge};
     return binary(ops[how], a, b);
 }
 

@@ -21,8 +21,7 @@ int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *
     }
     Status status;
     if (cost > GIL_COST) {
-        Py_BEGIN_ALLOW_THREADS
-        status = slot(call);
+        Py_BEGIN_ALLOW_THREADS status = slot(call);
         Py_END_ALLOW_THREADS
     } else {
         status = slot(call);
@@ -56,9 +55,11 @@ static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
 
 /* out= of another shape takes the result's shape: new memory, as long as nobody looks at the old one through out. */
 static int resize_output(Tensor *out, int ndim, const int64_t *shape) {
-    if (out->v.numel != 0 && PyErr_WarnFormat(PyExc_UserWarning, 1,
-                                              "An output with one or more elements was resized since it had a different shape than the result. Give out= the "
-                                              "result's shape, or a tensor with no elements") < 0) {
+    if (out->v.numel != 0 &&
+        PyErr_WarnFormat(
+            PyExc_UserWarning, 1,
+            "An output with one or more elements was resized since it had a different shape than the result. Give out= the "
+            "result's shape, or a tensor with no elements") < 0) {
         return -1;
     }
     Tensor *fresh = tensor_new(ndim, shape, out->v.dtype, out->v.device);
@@ -71,10 +72,11 @@ static int resize_output(Tensor *out, int ndim, const int64_t *shape) {
 }
 
 static int check_castable(const OpCall *c, int from, int to) {
-    bool ok = amp_dtype_info[from].category <= amp_dtype_info[to].category || (amp_is_integral(from) && amp_is_integral(to) && to != AMP_BOOL);
+    bool ok = amp_dtype_info[from].category <= amp_dtype_info[to].category ||
+              (amp_is_integral(from) && amp_is_integral(to) && to != AMP_BOOL);
     if (!ok) {
-        PyErr_Format(PyExc_RuntimeError, "%s: result type %s can't be cast to the desired output type %s", c->row->name, amp_dtype_info[from].name,
-                     amp_dtype_info[to].name);
+        PyErr_Format(PyExc_RuntimeError, "%s: result type %s can't be cast to the desired output type %s", c->row->name,
+                     amp_dtype_info[from].name, amp_dtype_info[to].name);
         return -1;
     }
     return 0;
@@ -84,8 +86,10 @@ static int shape_mismatch(const OpCall *c, int ndim, const int64_t *shape) {
     PyObject *want = size_from_dims(ndim, shape), *have = size_from_dims(c->out->v.ndim, c->out->v.shape);
     PyObject *a = want ? PySequence_List(want) : NULL, *b = have ? PySequence_List(have) : NULL;
     if (a && b) {
-        PyErr_Format(PyExc_RuntimeError, "output with shape %R doesn't match the broadcast shape %R (%s_ writes in place: use %s, or expand the input first)", b,
-                     a, c->row->name, c->row->name);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "output with shape %R doesn't match the broadcast shape %R (%s_ writes in place: use %s, or expand the input first)",
+            b, a, c->row->name, c->row->name);
     }
     Py_XDECREF(want);
     Py_XDECREF(have);
@@ -106,7 +110,9 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
             return NULL;
         }
         if (out->v.device != device && !(c->inplace && device == AMP_CPU)) {
-            PyErr_Format(PyExc_RuntimeError, "%s: Expected all tensors to be on the same device: out is on another one than the inputs", c->row->name);
+            PyErr_Format(PyExc_RuntimeError,
+                         "%s: Expected all tensors to be on the same device: out is on another one than the inputs",
+                         c->row->name);
             return NULL;
         }
         if (!same && resize_output(out, ndim, shape) < 0) {
@@ -152,7 +158,8 @@ int common_device(const OpCall *c) {
                 }
             } else if (t[k]->v.device != device && !loose) {
                 PyErr_Format(PyExc_RuntimeError,
-                             "%s: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! Move one with .to()",
+                             "%s: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
+                             "Move one with .to()",
                              c->row->name);
                 return -1;
             }
@@ -164,7 +171,8 @@ int common_device(const OpCall *c) {
 int wrap_dim(int64_t dim, int ndim) {
     int n = ndim ? ndim : 1;
     if (dim < -n || dim >= n) {
-        PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -n, n - 1, (long long)dim);
+        PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -n, n - 1,
+                     (long long)dim);
         return -1;
     }
     return (int)(dim < 0 ? dim + n : dim);
@@ -214,9 +222,7 @@ typedef struct Standing {
     int dim, zero, wrapped;
 } Standing;
 
-static int join(int a, int b) {
-    return a == ABSENT ? b : b == ABSENT ? a : amp_promote_dtypes(a, b);
-}
+static int join(int a, int b) { return a == ABSENT ? b : b == ABSENT ? a : amp_promote_dtypes(a, b); }
 
 /* `low` counts only if its category is higher: then it decides, but a complex number takes its width from a real tensor. */
 static int join_standing(int high, int low) {
@@ -279,36 +285,38 @@ Tensor *raw_contiguous(Tensor *t) {
 
 int raw_fill(Tensor *t, Number value) {
     Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {value}};
-    return run_slot(t->v.device, AMP_BACKEND_SLOT(t->v.device, fill), &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype), "fill");
+    return run_slot(t->v.device, AMP_BACKEND_SLOT(t->v.device, fill), &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype),
+                    "fill");
 }
 
-Number number_int(int64_t i) {
-    return (Number){.f = (double)i, .i = i, .kind = NUMBER_INT};
-}
+Number number_int(int64_t i) { return (Number){.f = (double)i, .i = i, .kind = NUMBER_INT}; }
 
-Number number_float(double f) {
-    return (Number){.f = f, .kind = NUMBER_FLOAT};
-}
+Number number_float(double f) { return (Number){.f = f, .kind = NUMBER_FLOAT}; }
 
 /* ---- the driver ---- */
 
 /* In-place writes to leaves and their views lose gradients: refused before anything is written. */
 static int check_inplace(const OpRow *row, Tensor *self) {
     if ((self->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
-        PyErr_Format(PyExc_RuntimeError, "%s_: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first", row->name);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s_: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first",
+                     row->name);
         return -1;
     }
     if (!grad_recording()) {
         return 0;
     }
     if (self->flags & TENSOR_REQUIRES_GRAD && !self->fn) {
-        PyErr_Format(PyExc_RuntimeError, "%s_: a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s_: a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
                      row->name);
         return -1;
     }
     if (self->base && self->base->flags & TENSOR_REQUIRES_GRAD && !self->base->fn) {
-        PyErr_Format(PyExc_RuntimeError, "%s_: a view of a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
-                     row->name);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s_: a view of a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",
+            row->name);
         return -1;
     }
     return 0;
@@ -325,7 +333,8 @@ static int deliver_output(OpCall *c) {
         }
     } else {
         if (check_castable(c, c->result[0]->v.dtype, c->out->v.dtype) < 0 ||
-            (c->result[0]->v.ndim != c->out->v.ndim || memcmp(c->result[0]->v.shape, c->out->v.shape, (size_t)c->out->v.ndim * sizeof(int64_t)))) {
+            (c->result[0]->v.ndim != c->out->v.ndim ||
+             memcmp(c->result[0]->v.shape, c->out->v.shape, (size_t)c->out->v.ndim * sizeof(int64_t)))) {
             if (PyErr_Occurred() || resize_output(c->out, c->result[0]->v.ndim, c->result[0]->v.shape) < 0) {
                 return -1;
             }
@@ -346,7 +355,8 @@ static PyObject *pack_results(OpCall *c) {
         return (PyObject *)c->result[0];
     }
     bool named = c->row->op == OP_max_dim || c->row->op == OP_min_dim;
-    PyObject *tuple = named ? PyStructSequence_New((PyTypeObject *)amp_state.return_types[c->row->op == OP_min_dim]) : PyTuple_New(c->nresult);
+    PyObject *tuple = named ? PyStructSequence_New((PyTypeObject *)amp_state.return_types[c->row->op == OP_min_dim])
+                            : PyTuple_New(c->nresult);
     if (!tuple) {
         return NULL;
     }
@@ -378,7 +388,9 @@ static PyObject *run_core(OpCall *c, int narg) {
         return NULL;
     }
     if (c->out && !c->inplace && grad_recording() && tensor_requires_grad(c->out)) {
-        PyErr_Format(PyExc_RuntimeError, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad",
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                     "requires grad",
                      row->name);
         return NULL;
     }

@@ -4,28 +4,49 @@
 #include "tensor.h"
 
 typedef enum ArgKind {
-    ARG_NONE, ARG_TENSOR, ARG_TENSORS, ARG_NUMBER, ARG_INT, ARG_FLOAT, ARG_BOOL, ARG_INTS, ARG_STR, ARG_DTYPE, ARG_DEVICE, ARG_ANY
+    ARG_NONE,
+    ARG_TENSOR,
+    ARG_TENSORS,
+    ARG_NUMBER,
+    ARG_INT,
+    ARG_FLOAT,
+    ARG_BOOL,
+    ARG_INTS,
+    ARG_STR,
+    ARG_DTYPE,
+    ARG_DEVICE,
+    ARG_ANY
 } ArgKind;
 
 /* One argument as parsed. Objects are borrowed from the caller for the duration of the call; a Node that keeps an Arg owns copies. */
 typedef struct Arg {
     uint8_t kind;
-    int32_t n;         /* ARG_TENSORS, ARG_INTS: length */
+    int32_t n; /* ARG_TENSORS, ARG_INTS: length */
     union {
         Tensor *t;
         Tensor **ts;
-        int64_t i;     /* ARG_INT, ARG_BOOL, ARG_DTYPE, ARG_DEVICE */
+        int64_t i; /* ARG_INT, ARG_BOOL, ARG_DTYPE, ARG_DEVICE */
         double f;
         int64_t *ints;
         const char *s; /* UTF-8, owned by the Python string */
         PyObject *o;
     };
-    Number num;        /* ARG_NUMBER; also filled for INT, FLOAT, BOOL */
+    Number num; /* ARG_NUMBER; also filled for INT, FLOAT, BOOL */
 } Arg;
 
 enum { MAX_ARGS = 12, MAX_RESULTS = 3 };
 enum { VARIANT_F = 1, VARIANT_M = 2, VARIANT_I = 4, VARIANT_NN = 8, VARIANT_P = 16 };
-enum { SAVE_IN0 = 1, SAVE_IN1 = 2, SAVE_IN2 = 4, SAVE_IN3 = 8, SAVE_OUT0 = 16, SAVE_OUT1 = 32, SAVE_CROSS = 64, SAVE_META = 128, SAVE_LIST = 256 };
+enum {
+    SAVE_IN0 = 1,
+    SAVE_IN1 = 2,
+    SAVE_IN2 = 4,
+    SAVE_IN3 = 8,
+    SAVE_OUT0 = 16,
+    SAVE_OUT1 = 32,
+    SAVE_CROSS = 64,
+    SAVE_META = 128,
+    SAVE_LIST = 256
+};
 typedef enum DTypeRule { RULE_SAME, RULE_PROMOTE, RULE_FLOAT, RULE_BOOL, RULE_SUM, RULE_OWN } DTypeRule;
 
 struct OpRow;
@@ -35,23 +56,23 @@ struct Back;
 typedef struct OpCall {
     const struct OpRow *row;
     Arg *arg;
-    Tensor *out;        /* out= or, in place, input 0; borrowed; NULL otherwise */
+    Tensor *out; /* out= or, in place, input 0; borrowed; NULL otherwise */
     bool inplace;
     Tensor *result[MAX_RESULTS]; /* new references; result[0] == out (with an own reference) if out was given */
     int nresult;
-    bool is_view;       /* result[0] shares arg[0]'s storage */
-    Tensor *original;   /* in place: input 0 before the write, where the derivative needs it; new reference */
-    PyObject *object;   /* a result that is no tensor (tuple); new reference */
+    bool is_view;     /* result[0] shares arg[0]'s storage */
+    Tensor *original; /* in place: input 0 before the write, where the derivative needs it; new reference */
+    PyObject *object; /* a result that is no tensor (tuple); new reference */
 } OpCall;
-typedef int (*ClassFn)(OpCall *);            /* 0, or -1 with an exception */
+typedef int (*ClassFn)(OpCall *); /* 0, or -1 with an exception */
 typedef void (*DerivativeFn)(struct Back *);
 
 typedef struct Param {
     const char *name;
     PyObject *interned;
-    uint8_t kind;       /* ArgKind */
-    bool optional;      /* type has `?` */
-    bool varargs;       /* `int[]*` */
+    uint8_t kind;  /* ArgKind */
+    bool optional; /* type has `?` */
+    bool varargs;  /* `int[]*` */
     bool keyword_only;
     bool has_default;
     Arg fallback;
@@ -98,8 +119,8 @@ Tensor *call_sum(Tensor *a, const int64_t *dims, int ndims, bool keepdim); /* nd
 Tensor *call_mean(Tensor *a);
 Tensor *call_clone(Tensor *a);
 Tensor *call_contiguous(Tensor *a);
-int call_inplace(OpId op, Tensor *self, Tensor *other);  /* self op= other; 0 or -1 */
-int call_copy(Tensor *dst, Tensor *src);                 /* dst.copy_(src) */
+int call_inplace(OpId op, Tensor *self, Tensor *other); /* self op= other; 0 or -1 */
+int call_copy(Tensor *dst, Tensor *src);                /* dst.copy_(src) */
 
 /* Runs one backend slot for `device`, releasing the GIL when `cost` (bytes touched, or flops / 8) is large. 0 or -1. */
 int run_slot(int device, Slot Backend_slot, const Call *call, int64_t cost, const char *name);

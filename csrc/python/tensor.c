@@ -40,7 +40,8 @@ static Storage *storage_new(int device, size_t nbytes) {
     st->data = amp_backend[device]->alloc(nbytes);
     if (!st->data) {
         PyMem_Free(st);
-        PyErr_Format(PyExc_MemoryError, "cannot allocate %zu bytes for a tensor on device %s", nbytes, device == AMP_CPU ? "cpu" : "cuda");
+        PyErr_Format(PyExc_MemoryError, "cannot allocate %zu bytes for a tensor on device %s", nbytes,
+                     device == AMP_CPU ? "cpu" : "cuda");
         return NULL;
     }
     return st;
@@ -123,7 +124,8 @@ void tensor_update_layout(Tensor *t) {
 Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0) {
-            PyErr_Format(PyExc_RuntimeError, "Trying to create tensor with negative dimension %lld: sizes must be 0 or more", (long long)shape[i]);
+            PyErr_Format(PyExc_RuntimeError, "Trying to create tensor with negative dimension %lld: sizes must be 0 or more",
+                         (long long)shape[i]);
             return NULL;
         }
     }
@@ -154,7 +156,8 @@ Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     return t;
 }
 
-static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset) {
+static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const int64_t *shape, const int64_t *stride,
+                              int64_t offset) {
     Tensor *t = tensor_object(type);
     if (!t) {
         return NULL;
@@ -184,8 +187,8 @@ Tensor *tensor_window(Tensor *src, int ndim, const int64_t *shape, const int64_t
     return window_of_type(amp_state.tensor_type, src, ndim, shape, stride, offset);
 }
 
-Tensor *tensor_from_memory(char *data, size_t nbytes, PyObject *owner, int ndim, const int64_t *shape, const int64_t *stride, int dtype,
-                           int device) {
+Tensor *tensor_from_memory(char *data, size_t nbytes, PyObject *owner, int ndim, const int64_t *shape, const int64_t *stride,
+                           int dtype, int device) {
     Tensor *t = tensor_object(amp_state.tensor_type);
     if (!t) {
         return NULL;
@@ -254,14 +257,10 @@ int number_from_object(PyObject *o, Number *out) {
 
 int number_default_dtype(const Number *n) {
     switch (n->kind) {
-    case NUMBER_BOOL:
-        return AMP_BOOL;
-    case NUMBER_INT:
-        return AMP_INT64;
-    case NUMBER_COMPLEX:
-        return amp_state.default_dtype == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_COMPLEX64;
-    default:
-        return amp_state.default_dtype;
+    case NUMBER_BOOL: return AMP_BOOL;
+    case NUMBER_INT: return AMP_INT64;
+    case NUMBER_COMPLEX: return amp_state.default_dtype == AMP_FLOAT64 ? AMP_COMPLEX128 : AMP_COMPLEX64;
+    default: return amp_state.default_dtype;
     }
 }
 
@@ -288,9 +287,7 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
     }
     Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {number}};
     switch (t->v.dtype) { /* the usual four without a trip through the backend */
-    case AMP_FLOAT64:
-        memcpy(t->v.data, &number.f, sizeof number.f);
-        return t;
+    case AMP_FLOAT64: memcpy(t->v.data, &number.f, sizeof number.f); return t;
     case AMP_FLOAT32: {
         float f = (float)number.f;
         memcpy(t->v.data, &f, sizeof f);
@@ -302,8 +299,7 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
             return t;
         }
         break;
-    default:
-        break;
+    default: break;
     }
     Status status = amp_backend[device]->fill(&call);
     if (status != AMP_OK) {
@@ -407,9 +403,9 @@ PyObject *tensor_describe(const Tensor *t) {
 
 int device_require(int device) {
     if (device == AMP_CUDA && !amp_state.cuda_emulated) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "CUDA is not available: no CUDA GPU was found on this machine. To run device \"cuda\" on the CPU with CUDA's rules, call "
-                        "ampnative.cuda.emulate() or set AMPNATIVE_EMULATE_CUDA=1");
+        PyErr_SetString(PyExc_RuntimeError, "CUDA is not available: no CUDA GPU was found on this machine. To run device "
+                                            "\"cuda\" on the CPU with CUDA's rules, call "
+                                            "ampnative.cuda.emulate() or set AMPNATIVE_EMULATE_CUDA=1");
         return -1;
     }
     return 0;
@@ -422,17 +418,11 @@ static PyObject *get_shape(PyObject *self, void *Py_UNUSED(closure)) {
     return size_from_dims(t->v.ndim, t->v.shape);
 }
 
-static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
-    return dtype_object(((Tensor *)self)->v.dtype);
-}
+static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(closure)) { return dtype_object(((Tensor *)self)->v.dtype); }
 
-static PyObject *get_device(PyObject *self, void *Py_UNUSED(closure)) {
-    return device_object(((Tensor *)self)->v.device);
-}
+static PyObject *get_device(PyObject *self, void *Py_UNUSED(closure)) { return device_object(((Tensor *)self)->v.device); }
 
-static PyObject *get_ndim(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLong(((Tensor *)self)->v.ndim);
-}
+static PyObject *get_ndim(PyObject *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(((Tensor *)self)->v.ndim); }
 
 static PyObject *get_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(tensor_requires_grad((Tensor *)self));
@@ -440,20 +430,24 @@ static PyObject *get_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
 
 int tensor_set_requires_grad(Tensor *t, bool on) {
     if (!on && t->fn) {
-        PyErr_SetString(PyExc_RuntimeError, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
-                                            "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                        "subgraph that doesn't require differentiation use var_no_grad = var.detach().");
         return -1;
     }
     if (on && !amp_is_floating(t->v.dtype)) {
         if (amp_is_complex(t->v.dtype)) {
-            PyErr_SetString(PyExc_RuntimeError, "complex tensors cannot require gradients here: autograd covers floating dtypes only");
+            PyErr_SetString(PyExc_RuntimeError,
+                            "complex tensors cannot require gradients here: autograd covers floating dtypes only");
         } else {
-            PyErr_Format(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients, not %s", amp_dtype_info[t->v.dtype].name);
+            PyErr_Format(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients, not %s",
+                         amp_dtype_info[t->v.dtype].name);
         }
         return -1;
     }
     if (on && (t->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
-        PyErr_SetString(PyExc_RuntimeError, "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
         return -1;
     }
     if (on && !t->fn) {
@@ -472,9 +466,7 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *Py_UNUSED(cl
     return tensor_set_requires_grad((Tensor *)self, value == Py_True);
 }
 
-static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyBool_FromLong(!((Tensor *)self)->fn);
-}
+static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(!((Tensor *)self)->fn); }
 
 static PyObject *get_grad_fn(PyObject *self, void *Py_UNUSED(closure)) {
     Node *fn;
@@ -492,7 +484,8 @@ static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
     }
     if (t->fn && !(t->flags & TENSOR_RETAINS_GRAD)) {
         if (PyErr_WarnEx(PyExc_UserWarning,
-                         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during "
+                         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+                         "be populated during "
                          "backward(). Call .retain_grad() on it first.",
                          1) < 0) {
             return NULL;
@@ -508,7 +501,8 @@ static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
         return 0;
     }
     if (!tensor_check(value)) {
-        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s",
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
     Tensor *g = (Tensor *)value;
@@ -518,13 +512,15 @@ static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     }
     bool same = g->v.ndim == t->v.ndim && !memcmp(g->v.shape, t->v.shape, (size_t)t->v.ndim * sizeof(int64_t));
     if (!same) {
-        PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different size: expected %zd dimensions like the tensor, and the same sizes",
+        PyErr_Format(PyExc_RuntimeError,
+                     "assigned grad has data of a different size: expected %zd dimensions like the tensor, and the same sizes",
                      (Py_ssize_t)t->v.ndim);
         return -1;
     }
     if (g->v.dtype != t->v.dtype || g->v.device != t->v.device) {
         PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different %s: the tensor is %s, the gradient %s",
-                     g->v.dtype != t->v.dtype ? "type" : "device", amp_dtype_info[t->v.dtype].name, amp_dtype_info[g->v.dtype].name);
+                     g->v.dtype != t->v.dtype ? "type" : "device", amp_dtype_info[t->v.dtype].name,
+                     amp_dtype_info[g->v.dtype].name);
         return -1;
     }
     Py_XSETREF(t->grad, (Tensor *)Py_NewRef(value));
@@ -545,7 +541,8 @@ static PyObject *get_data(PyObject *self, void *Py_UNUSED(closure)) {
 static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     Tensor *t = (Tensor *)self;
     if (!value || !tensor_check(value)) {
-        PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s", value ? Py_TYPE(value)->tp_name : "nothing");
+        PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s",
+                     value ? Py_TYPE(value)->tp_name : "nothing");
         return -1;
     }
     Tensor *src = (Tensor *)value;
@@ -602,9 +599,7 @@ static PyObject *get_is_cpu(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(((Tensor *)self)->v.device == AMP_CPU);
 }
 
-static PyObject *get_false(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) {
-    Py_RETURN_FALSE;
-}
+static PyObject *get_false(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) { Py_RETURN_FALSE; }
 
 static PyObject *get_retains_grad(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong((((Tensor *)self)->flags & TENSOR_RETAINS_GRAD) != 0);
@@ -630,13 +625,9 @@ static PyObject *transposed(PyObject *self, bool last_two) {
     return (PyObject *)call_permute(t, dims);
 }
 
-static PyObject *get_T(PyObject *self, void *Py_UNUSED(closure)) {
-    return transposed(self, false);
-}
+static PyObject *get_T(PyObject *self, void *Py_UNUSED(closure)) { return transposed(self, false); }
 
-static PyObject *get_mT(PyObject *self, void *Py_UNUSED(closure)) {
-    return transposed(self, true);
-}
+static PyObject *get_mT(PyObject *self, void *Py_UNUSED(closure)) { return transposed(self, true); }
 
 static PyGetSetDef tensor_getset[] = {
     {"shape", get_shape, NULL, "Sizes of the dimensions, a Size.", NULL},
@@ -690,7 +681,8 @@ static PyObject *tensor_tp_new(PyTypeObject *type, PyObject *args, PyObject *Py_
             }
         }
         int64_t none = 0;
-        t = n ? tensor_new((int)n, shape, amp_state.default_dtype, AMP_CPU) : tensor_new(1, &none, amp_state.default_dtype, AMP_CPU);
+        t = n ? tensor_new((int)n, shape, amp_state.default_dtype, AMP_CPU)
+              : tensor_new(1, &none, amp_state.default_dtype, AMP_CPU);
     }
     if (!t || type == amp_state.tensor_type) {
         return (PyObject *)t;
@@ -723,9 +715,7 @@ static PyObject *tensor_repr(PyObject *self) {
     return text;
 }
 
-static Py_hash_t tensor_hash(PyObject *self) {
-    return (Py_hash_t)((uintptr_t)self >> 4);
-}
+static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
 
 /* Own attributes, then those of interop.c. NULL: too many. */
 static PyGetSetDef *all_getset(void) {

@@ -12,7 +12,8 @@ typedef struct Storage {
     uint32_t writes;  /* every write, .data included: stamps cast slots */
     char *data;
     size_t nbytes;
-    PyObject *owner;  /* strong; memory that someone else owns (ndarray, capsule holder); NULL: allocated by us and freed with the storage */
+    PyObject *
+        owner; /* strong; memory that someone else owns (ndarray, capsule holder); NULL: allocated by us and freed with the storage */
 } Storage;
 
 enum {
@@ -26,28 +27,28 @@ enum {
 
 enum { CAST_SLOTS = 2 };
 typedef struct CastSlot {
-    Tensor *cast;     /* strong */
-    uint64_t epoch;   /* autocast epoch in which it was made */
-    uint32_t writes;  /* of the source's storage when it was made */
+    Tensor *cast;    /* strong */
+    uint64_t epoch;  /* autocast epoch in which it was made */
+    uint32_t writes; /* of the source's storage when it was made */
 } CastSlot;
 
 /* Rare belongings; NULL for almost all tensors. */
 typedef struct Meta {
-    PyObject *hooks;                /* dict id -> callable, run on the gradient; strong or NULL */
+    PyObject *hooks;                 /* dict id -> callable, run on the gradient; strong or NULL */
     PyObject *post_accumulate_hooks; /* dict id -> callable; strong or NULL */
     CastSlot cast[CAST_SLOTS];
 } Meta;
 
 struct Tensor {
     PyObject_HEAD
-    View v;             /* first, so that a kernel takes &t->v */
-    Storage *st;        /* counted */
-    Node *fn;           /* strong; NULL for leaves */
-    uint32_t out_nr;    /* which output of fn */
+    View v;          /* first, so that a kernel takes &t->v */
+    Storage *st;     /* counted */
+    Node *fn;        /* strong; NULL for leaves */
+    uint32_t out_nr; /* which output of fn */
     uint8_t flags;
     uint32_t fn_version; /* views: storage version for which fn is right */
-    Tensor *grad;       /* strong */
-    Tensor *base;       /* strong: the tensor whose history a view shares; NULL for non-views */
+    Tensor *grad;        /* strong */
+    Tensor *base;        /* strong: the tensor whose history a view shares; NULL for non-views */
     Meta *meta;
     PyObject *dict, *weak;
     int64_t dims[2 * AMP_INLINE_DIMS]; /* shape, then stride; a heap block above AMP_INLINE_DIMS dimensions */
@@ -81,8 +82,8 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped); 
 int number_from_object(PyObject *o, Number *out);
 int number_default_dtype(const Number *n); /* bool, int64, default dtype or its complex */
 
-Meta *tensor_meta(Tensor *t); /* made on demand; NULL with MemoryError */
-void tensor_update_layout(Tensor *t); /* after shape or stride changed */
+Meta *tensor_meta(Tensor *t);               /* made on demand; NULL with MemoryError */
+void tensor_update_layout(Tensor *t);       /* after shape or stride changed */
 static inline void tensor_bump(Tensor *t) { /* after a write through t */
     t->st->writes++;
     if (!(t->flags & TENSOR_IS_DATA)) {

@@ -8,8 +8,8 @@
 #include "interop.h"
 #include "node.h"
 
-int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs, bool accumulate, bool allow_unused,
-                            PyObject **out);
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
+                            bool accumulate, bool allow_unused, PyObject **out);
 
 /* ---- conversion ---- */
 
@@ -54,7 +54,10 @@ static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
         } else if (!name || !strcmp(name, "device")) {
             device = device_parse(o);
         } else {
-            PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments: '%s'. It takes a dtype, a device, both, or another tensor", name);
+            PyErr_Format(
+                PyExc_TypeError,
+                "to() received an invalid combination of arguments: '%s'. It takes a dtype, a device, both, or another tensor",
+                name);
             return NULL;
         }
         if (dtype < 0 || device < 0) {
@@ -64,9 +67,9 @@ static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     return converted(t, dtype, device, copy);
 }
 
-#define CONVERTER(name, id)                                                                                                                            \
-    static PyObject *method_##name(PyObject *self, PyObject *Py_UNUSED(ignored)) {                                                                    \
-        return converted((Tensor *)self, id, ((Tensor *)self)->v.device, false);                                                                      \
+#define CONVERTER(name, id) \
+    static PyObject *method_##name(PyObject *self, PyObject *Py_UNUSED(ignored)) { \
+        return converted((Tensor *)self, id, ((Tensor *)self)->v.device, false); \
     }
 CONVERTER(float, AMP_FLOAT32)
 CONVERTER(double, AMP_FLOAT64)
@@ -92,7 +95,8 @@ static PyObject *method_cuda(PyObject *self, PyObject *const *Py_UNUSED(args), P
 static PyObject *method_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
     Tensor *t = (Tensor *)self;
     if (n == 0) {
-        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "", amp_dtype_info[t->v.dtype].name);
+        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "",
+                                    amp_dtype_info[t->v.dtype].name);
     }
     int dtype = dtype_parse(args[0]);
     return dtype < 0 ? NULL : converted(t, dtype, t->v.device, false);
@@ -146,9 +150,7 @@ static PyObject *method_numel(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     return PyLong_FromLongLong(((Tensor *)self)->v.numel);
 }
 
-static PyObject *method_dim(PyObject *self, PyObject *Py_UNUSED(ignored)) {
-    return PyLong_FromLong(((Tensor *)self)->v.ndim);
-}
+static PyObject *method_dim(PyObject *self, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(((Tensor *)self)->v.ndim); }
 
 static PyObject *method_element_size(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     return PyLong_FromSize_t(amp_itemsize(((Tensor *)self)->v.dtype));
@@ -163,7 +165,8 @@ static PyObject *method_storage_offset(PyObject *self, PyObject *Py_UNUSED(ignor
     return PyLong_FromLongLong((t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype));
 }
 
-static PyObject *method_is_contiguous(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n), PyObject *Py_UNUSED(kw)) {
+static PyObject *method_is_contiguous(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n),
+                                      PyObject *Py_UNUSED(kw)) {
     return PyBool_FromLong(((Tensor *)self)->v.layout & LAYOUT_CONTIGUOUS);
 }
 
@@ -208,13 +211,9 @@ static PyObject *like_other(PyObject *self, PyObject *other, Tensor *(*f)(Tensor
     return (PyObject *)f((Tensor *)self, ((Tensor *)other)->v.ndim, ((Tensor *)other)->v.shape);
 }
 
-static PyObject *method_view_as(PyObject *self, PyObject *other) {
-    return like_other(self, other, call_reshape);
-}
+static PyObject *method_view_as(PyObject *self, PyObject *other) { return like_other(self, other, call_reshape); }
 
-static PyObject *method_expand_as(PyObject *self, PyObject *other) {
-    return like_other(self, other, call_expand);
-}
+static PyObject *method_expand_as(PyObject *self, PyObject *other) { return like_other(self, other, call_expand); }
 
 /* ---- gradients ---- */
 
@@ -262,7 +261,9 @@ static PyObject *method_backward(PyObject *self, PyObject *const *args, Py_ssize
         inputs = PyTuple_New(0);
     }
     PyObject *roots = PyTuple_Pack(1, self), *gradients = PyTuple_Pack(1, got[0] ? got[0] : Py_None);
-    int failed = !inputs || !roots || !gradients ? -1 : engine_backward_objects(roots, gradients, keep, create, inputs, true, true, NULL);
+    int failed = !inputs || !roots || !gradients
+                     ? -1
+                     : engine_backward_objects(roots, gradients, keep, create, inputs, true, true, NULL);
     Py_XDECREF(inputs);
     Py_XDECREF(roots);
     Py_XDECREF(gradients);
@@ -323,7 +324,9 @@ static PyObject *method_register_hook(PyObject *self, PyObject *hook) {
 static PyObject *method_register_post_accumulate_grad_hook(PyObject *self, PyObject *hook) {
     Tensor *t = (Tensor *)self;
     if (t->fn || !(t->flags & TENSOR_REQUIRES_GRAD)) {
-        PyErr_SetString(PyExc_RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors or on tensors that don't require gradient");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "post accumulate grad hooks cannot be registered on non-leaf tensors or on tensors that don't require gradient");
         return NULL;
     }
     Meta *m = tensor_meta(t);
@@ -370,7 +373,9 @@ static PyObject *method_is_inference(PyObject *self, PyObject *Py_UNUSED(ignored
 static PyObject *method_make_subclass(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *cls, *data;
     int requires_grad = 0;
-    return PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad) ? tensor_make_subclass(cls, data, requires_grad) : NULL;
+    return PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad)
+               ? tensor_make_subclass(cls, data, requires_grad)
+               : NULL;
 }
 
 /* ---- iteration ---- */
@@ -420,7 +425,9 @@ static PyObject *tensor_iter(PyObject *self) {
 
 #define KW(f) ((PyCFunction)(void (*)(void))f), METH_FASTCALL | METH_KEYWORDS
 static PyMethodDef own_methods[] = {
-    {"to", KW(method_to), "to(dtype) | to(device, dtype=None) | to(other), copy=False\n\nThe tensor in another dtype or on another device; itself if nothing changes."},
+    {"to", KW(method_to),
+     "to(dtype) | to(device, dtype=None) | to(other), copy=False\n\nThe tensor in another dtype or on another device; itself if "
+     "nothing changes."},
     {"float", method_float, METH_NOARGS, "float($self, /)\n--\n\nTo float32."},
     {"double", method_double, METH_NOARGS, "double($self, /)\n--\n\nTo float64."},
     {"half", method_half, METH_NOARGS, "half($self, /)\n--\n\nTo float16; values beyond 65504 become inf."},
@@ -443,7 +450,8 @@ static PyMethodDef own_methods[] = {
     {"ndimension", method_dim, METH_NOARGS, "ndimension($self, /)\n--\n\nNumber of dimensions."},
     {"element_size", method_element_size, METH_NOARGS, "element_size($self, /)\n--\n\nBytes of one element."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "data_ptr($self, /)\n--\n\nAddress of the first element."},
-    {"storage_offset", method_storage_offset, METH_NOARGS, "storage_offset($self, /)\n--\n\nFirst element's place in the storage, in elements."},
+    {"storage_offset", method_storage_offset, METH_NOARGS,
+     "storage_offset($self, /)\n--\n\nFirst element's place in the storage, in elements."},
     {"is_contiguous", KW(method_is_contiguous), "True if the elements lie in row-major order without gaps."},
     {"is_floating_point", method_is_floating_point, METH_NOARGS, "is_floating_point($self, /)\n--\n\nTrue for floating dtypes."},
     {"is_complex", method_is_complex, METH_NOARGS, "is_complex($self, /)\n--\n\nTrue for complex dtypes."},
@@ -452,17 +460,23 @@ static PyMethodDef own_methods[] = {
     {"view_as", method_view_as, METH_O, "view_as($self, other, /)\n--\n\nreshape to the shape of another tensor."},
     {"reshape_as", method_view_as, METH_O, "reshape_as($self, other, /)\n--\n\nreshape to the shape of another tensor."},
     {"expand_as", method_expand_as, METH_O, "expand_as($self, other, /)\n--\n\nexpand to the shape of another tensor."},
-    {"requires_grad_", KW(method_requires_grad_), "requires_grad_($self, requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
+    {"requires_grad_", KW(method_requires_grad_),
+     "requires_grad_($self, requires_grad=True)\n--\n\nSets requires_grad and returns the tensor."},
     {"detach_", method_detach_, METH_NOARGS, "detach_($self, /)\n--\n\nForgets the tensor's history in place."},
     {"backward", KW(method_backward),
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
-     "Accumulates into .grad of the leaves (or of `inputs`) the gradients of this tensor, weighted by `gradient` (1 for a single element)."},
-    {"register_hook", method_register_hook, METH_O, "register_hook($self, hook, /)\n--\n\nhook(grad) runs when the gradient is computed and may return another one. Returns a handle with remove()."},
-    {"register_post_accumulate_grad_hook", method_register_post_accumulate_grad_hook, METH_O, "register_post_accumulate_grad_hook($self, hook, /)\n--\n\nhook(tensor) runs after .grad of a leaf was written."},
+     "Accumulates into .grad of the leaves (or of `inputs`) the gradients of this tensor, weighted by `gradient` (1 for a single "
+     "element)."},
+    {"register_hook", method_register_hook, METH_O,
+     "register_hook($self, hook, /)\n--\n\nhook(grad) runs when the gradient is computed and may return another one. Returns a "
+     "handle with remove()."},
+    {"register_post_accumulate_grad_hook", method_register_post_accumulate_grad_hook, METH_O,
+     "register_post_accumulate_grad_hook($self, hook, /)\n--\n\nhook(tensor) runs after .grad of a leaf was written."},
     {"retain_grad", method_retain_grad, METH_NOARGS, "retain_grad($self, /)\n--\n\nLets a non-leaf keep its gradient in .grad."},
     {"is_inference", method_is_inference, METH_NOARGS, "is_inference($self, /)\n--\n\nTrue if made in inference mode."},
     {"unbind", KW(method_unbind), "unbind($self, dim=0)\n--\n\nThe slices along a dimension, a tuple of views."},
-    {"_make_subclass", method_make_subclass, METH_VARARGS | METH_STATIC, "_make_subclass(cls, data, requires_grad=False, /)\n--\n\nAn instance of cls that shares data's memory."},
+    {"_make_subclass", method_make_subclass, METH_VARARGS | METH_STATIC,
+     "_make_subclass(cls, data, requires_grad=False, /)\n--\n\nAn instance of cls that shares data's memory."},
     {NULL, NULL, 0, NULL},
 };
 

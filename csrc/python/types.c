@@ -36,7 +36,8 @@ int dtype_parse(PyObject *o) {
     int id = array_dtype_id(o);
     if (id < 0 && !PyErr_Occurred()) {
         if (PyType_Check(o) || array_descr_check(o)) {
-            PyErr_Format(PyExc_TypeError, "argument 'dtype' must be an ampnative.dtype; %R has no counterpart here. Supported: %s", o,
+            PyErr_Format(PyExc_TypeError,
+                         "argument 'dtype' must be an ampnative.dtype; %R has no counterpart here. Supported: %s", o,
                          dtype_names());
         } else {
             PyErr_Format(PyExc_TypeError, "argument 'dtype' must be an ampnative.dtype such as ampnative.float32, not %s",
@@ -139,7 +140,8 @@ static PyObject *dtype_to_complex(PyObject *self, PyObject *noargs) {
     case AMP_COMPLEX128: return dtype_object(AMP_COMPLEX128);
     default: break;
     }
-    PyErr_Format(PyExc_RuntimeError, "Unknown Complex ScalarType for %s: only float16, float32 and float64 have a complex counterpart",
+    PyErr_Format(PyExc_RuntimeError,
+                 "Unknown Complex ScalarType for %s: only float16, float32 and float64 have a complex counterpart",
                  dtype_info(self)->name);
     return NULL;
 }
@@ -167,13 +169,16 @@ static PyGetSetDef dtype_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMethodDef dtype_methods[] = {
-    {"to_complex", dtype_to_complex, METH_NOARGS, "to_complex($self, /)\n--\n\nThe complex dtype whose parts have this dtype; RuntimeError if there is none."},
-    {"to_real", dtype_to_real, METH_NOARGS, "to_real($self, /)\n--\n\nThe dtype of the real part; this dtype itself if it is not complex."},
+    {"to_complex", dtype_to_complex, METH_NOARGS,
+     "to_complex($self, /)\n--\n\nThe complex dtype whose parts have this dtype; RuntimeError if there is none."},
+    {"to_real", dtype_to_real, METH_NOARGS,
+     "to_real($self, /)\n--\n\nThe dtype of the real part; this dtype itself if it is not complex."},
     {"__reduce__", dtype_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot dtype_slots[] = {
-    {Py_tp_doc, (void *)"A number format: ampnative.float32 and its kin. Equal to, and hashes like, the NumPy dtype of that name."},
+    {Py_tp_doc,
+     (void *)"A number format: ampnative.float32 and its kin. Equal to, and hashes like, the NumPy dtype of that name."},
     {Py_tp_repr, (void *)dtype_repr},
     {Py_tp_hash, (void *)dtype_hash},
     {Py_tp_richcompare, (void *)dtype_compare},
@@ -188,19 +193,21 @@ static const struct {
     const char *name;
     DType id;
 } dtype_aliases[] = {
-    {"half", AMP_FLOAT16}, {"float", AMP_FLOAT32},     {"double", AMP_FLOAT64},   {"short", AMP_INT16},
-    {"int", AMP_INT32},    {"long", AMP_INT64},        {"cfloat", AMP_COMPLEX64}, {"cdouble", AMP_COMPLEX128},
+    {"half", AMP_FLOAT16}, {"float", AMP_FLOAT32}, {"double", AMP_FLOAT64},   {"short", AMP_INT16},
+    {"int", AMP_INT32},    {"long", AMP_INT64},    {"cfloat", AMP_COMPLEX64}, {"cdouble", AMP_COMPLEX128},
 };
 
 static int add_dtype(PyObject *module, PyObject *sub, const char *name, int id) {
-    return PyModule_AddObjectRef(module, name, amp_state.dtype[id]) < 0 ? -1 : PyModule_AddObjectRef(sub, name, amp_state.dtype[id]);
+    return PyModule_AddObjectRef(module, name, amp_state.dtype[id]) < 0 ? -1
+                                                                        : PyModule_AddObjectRef(sub, name, amp_state.dtype[id]);
 }
 
 /* The module gets every dtype, and so does a submodule of that alone, for `from ._C.dtypes import *`. */
 static int dtypes_init(PyObject *module) {
     static const char submodule[] = "ampnative._C.dtypes";
     PyObject *sub = PyModule_New(submodule);
-    int failed = !sub || PyDict_SetItemString(PyImport_GetModuleDict(), submodule, sub) < 0 || PyModule_AddObjectRef(module, "dtypes", sub) < 0;
+    int failed = !sub || PyDict_SetItemString(PyImport_GetModuleDict(), submodule, sub) < 0 ||
+                 PyModule_AddObjectRef(module, "dtypes", sub) < 0;
     Py_XDECREF(sub);
     if (failed) {
         return -1;
@@ -289,7 +296,8 @@ static int device_index_from_int(PyObject *o, int *index) {
         return -1;
     }
     if (i < 0 || i > MAX_DEVICE_INDEX) {
-        PyErr_Format(PyExc_RuntimeError, i < 0 ? "Device index must not be negative, got %ld" : "Device index %ld is too large", i);
+        PyErr_Format(PyExc_RuntimeError, i < 0 ? "Device index must not be negative, got %ld" : "Device index %ld is too large",
+                     i);
         return -1;
     }
     *index = (int)i;
@@ -310,7 +318,8 @@ static int device_from_object(PyObject *o, int *type, int *index) {
         *type = AMP_CUDA;
         return device_index_from_int(o, index);
     }
-    PyErr_Format(PyExc_TypeError, "argument 'device' must be an ampnative.device, a str such as \"cuda:0\" or a device number, not %s",
+    PyErr_Format(PyExc_TypeError,
+                 "argument 'device' must be an ampnative.device, a str such as \"cuda:0\" or a device number, not %s",
                  Py_TYPE(o)->tp_name);
     return -1;
 }
@@ -321,7 +330,8 @@ int device_parse(PyObject *o) {
         return -1;
     }
     if (type == AMP_CUDA && index > 0) {
-        PyErr_Format(PyExc_RuntimeError, "CUDA error: invalid device ordinal: cuda:%d was asked for, but only cuda:0 exists", index);
+        PyErr_Format(PyExc_RuntimeError, "CUDA error: invalid device ordinal: cuda:%d was asked for, but only cuda:0 exists",
+                     index);
         return -1;
     }
     return type;
@@ -347,7 +357,8 @@ static PyObject *device_tp_new(PyTypeObject *cls, PyObject *args, PyObject *kwar
         return NULL;
     }
     if (index >= 0) {
-        PyErr_Format(PyExc_RuntimeError, "type (string) must not include an index because index was passed explicitly: %U", type_arg);
+        PyErr_Format(PyExc_RuntimeError, "type (string) must not include an index because index was passed explicitly: %U",
+                     type_arg);
         return NULL;
     }
     return device_index_from_int(index_arg, &index) < 0 ? NULL : device_new(type, index);
@@ -423,8 +434,10 @@ static PyMethodDef device_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot device_slots[] = {
-    {Py_tp_doc, (void *)"device(type, index=None)\n--\n\nA place for tensors: device(\"cpu\"), device(\"cuda:0\"), device(\"cuda\", 0).\n\n"
-                        "Raises RuntimeError for an unknown type or a malformed string, TypeError for anything that is no str, int or device."},
+    {Py_tp_doc,
+     (void *)"device(type, index=None)\n--\n\nA place for tensors: device(\"cpu\"), device(\"cuda:0\"), device(\"cuda\", 0).\n\n"
+             "Raises RuntimeError for an unknown type or a malformed string, TypeError for anything that is no str, int or "
+             "device."},
     {Py_tp_new, (void *)device_tp_new},
     {Py_tp_dealloc, (void *)plain_dealloc},
     {Py_tp_repr, (void *)device_repr},
@@ -435,7 +448,8 @@ static PyType_Slot device_slots[] = {
     {Py_tp_methods, device_methods},
     {0, NULL},
 };
-static PyType_Spec device_spec = {"ampnative.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, device_slots};
+static PyType_Spec device_spec = {"ampnative.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+                                  device_slots};
 
 /* ---- Size: a tuple of ints ---- */
 
@@ -496,7 +510,8 @@ static PyObject *size_tp_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs
         PyObject *number = PyNumber_Index(item);
         if (!number) {
             if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-                PyErr_Format(PyExc_TypeError, "ampnative.Size() takes an iterable of 'int' (item %zd is '%s')", i, Py_TYPE(item)->tp_name);
+                PyErr_Format(PyExc_TypeError, "ampnative.Size() takes an iterable of 'int' (item %zd is '%s')", i,
+                             Py_TYPE(item)->tp_name);
             }
             Py_CLEAR(size);
             break;
@@ -567,7 +582,8 @@ static PyObject *size_repeat(PyObject *self, Py_ssize_t n) {
 }
 
 static PyMethodDef size_methods[] = {
-    {"numel", size_numel, METH_NOARGS, "numel($self, /)\n--\n\nNumber of elements of a tensor of this shape: the product of the entries, 1 if there are none."},
+    {"numel", size_numel, METH_NOARGS,
+     "numel($self, /)\n--\n\nNumber of elements of a tensor of this shape: the product of the entries, 1 if there are none."},
     {"__reduce__", size_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -588,7 +604,8 @@ int types_init(PyObject *module) {
     struct {
         PyTypeObject **slot;
         PyType_Spec *spec;
-    } types[] = {{&amp_state.dtype_type, &dtype_spec}, {&amp_state.device_type, &device_spec}, {&amp_state.size_type, &size_spec}};
+    } types[] = {
+        {&amp_state.dtype_type, &dtype_spec}, {&amp_state.device_type, &device_spec}, {&amp_state.size_type, &size_spec}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         *types[i].slot = (PyTypeObject *)PyType_FromModuleAndSpec(module, types[i].spec, NULL);
         if (!*types[i].slot || PyModule_AddType(module, *types[i].slot) < 0) {

@@ -54,7 +54,8 @@ static void make(Tensor *t, int dtype, int64_t batch, int64_t rows, int64_t cols
 
 static char *at(const Tensor *t, int64_t b, int64_t i, int64_t j) {
     const int64_t *s = t->stride + t->view.ndim - 2;
-    return t->view.data + ((t->view.ndim == 3 ? b * t->stride[0] : 0) + i * s[0] + j * s[1]) * (int64_t)amp_itemsize(t->view.dtype);
+    return t->view.data +
+           ((t->view.ndim == 3 ? b * t->stride[0] : 0) + i * s[0] + j * s[1]) * (int64_t)amp_itemsize(t->view.dtype);
 }
 static double get(const Tensor *t, int64_t b, int64_t i, int64_t j) {
     double d;
@@ -63,10 +64,8 @@ static double get(const Tensor *t, int64_t b, int64_t i, int64_t j) {
     return d;
 }
 static void put(Tensor *t, int64_t b, int64_t i, int64_t j, double d) {
-    if (t->view.dtype == AMP_FLOAT64)
-        memcpy(at(t, b, i, j), &d, sizeof d);
-    else
-        gemm_store(at(t, b, i, j), t->view.dtype, (float)d);
+    if (t->view.dtype == AMP_FLOAT64) memcpy(at(t, b, i, j), &d, sizeof d);
+    else gemm_store(at(t, b, i, j), t->view.dtype, (float)d);
 }
 static int64_t dim(const Tensor *t, int i) { return t->shape[t->view.ndim - 3 + i]; }
 static int64_t batches(const Tensor *t) { return t->view.ndim == 3 ? t->shape[0] : 1; }
@@ -95,9 +94,9 @@ static double operand(const Tensor *t, int64_t b, int64_t i, int64_t j, const Ca
 /* Half a unit in the last place of a value near `v`, for the rounding of the result. */
 static double half_ulp(int dtype, double v) {
     static const int mantissa[AMP_DTYPE_COUNT] = {[AMP_FLOAT8_E5M2] = 2, [AMP_FLOAT8_E4M3FN] = 3, [AMP_FLOAT16] = 10,
-                                                  [AMP_BFLOAT16] = 7, [AMP_FLOAT32] = 23, [AMP_FLOAT64] = 52};
+                                                  [AMP_BFLOAT16] = 7,    [AMP_FLOAT32] = 23,      [AMP_FLOAT64] = 52};
     static const int smallest[AMP_DTYPE_COUNT] = {[AMP_FLOAT8_E5M2] = -16, [AMP_FLOAT8_E4M3FN] = -9, [AMP_FLOAT16] = -24,
-                                                  [AMP_BFLOAT16] = -133, [AMP_FLOAT32] = -149, [AMP_FLOAT64] = -1074};
+                                                  [AMP_BFLOAT16] = -133,   [AMP_FLOAT32] = -149,     [AMP_FLOAT64] = -1074};
     int e;
     frexp(v, &e);
     int step = e - 1 - mantissa[dtype];
@@ -106,9 +105,9 @@ static double half_ulp(int dtype, double v) {
 
 static void report(const Case *x, int64_t b, int64_t i, int64_t j, const char *what, double got, double want, double bound) {
     if (failures++ > 20) return;
-    printf("%s: %s: %s->%s batch %lld m %lld n %lld k %lld layouts %d %d %d %d at [%lld,%lld,%lld]: %.17g, want %.17g +- %.3g\n", level, what,
-           amp_dtype_info[x->dtype].name, amp_dtype_info[x->out_dtype].name, (long long)x->batch, (long long)x->m, (long long)x->n, (long long)x->k,
-           x->a, x->b, x->c, x->d, (long long)b, (long long)i, (long long)j, got, want, bound);
+    printf("%s: %s: %s->%s batch %lld m %lld n %lld k %lld layouts %d %d %d %d at [%lld,%lld,%lld]: %.17g, want %.17g +- %.3g\n",
+           level, what, amp_dtype_info[x->dtype].name, amp_dtype_info[x->out_dtype].name, (long long)x->batch, (long long)x->m,
+           (long long)x->n, (long long)x->k, x->a, x->b, x->c, x->d, (long long)b, (long long)i, (long long)j, got, want, bound);
 }
 
 /* The matrices of batch entry `t` as float64: a by rows, b by columns. */
@@ -136,7 +135,8 @@ static void check_values(const Case *x, const Tensor *a, const Tensor *b, const 
                 double want = x->alpha * sum + extra, got = get(c, t, i, j);
                 double bound = slack * ((double)x->k + 4) * unit * (fabs(x->alpha) * size + fabs(extra));
                 bound += half_ulp(x->out_dtype, fabs(want) + bound) * 1.0001 + 0x1p-149;
-                if (x->out_dtype == AMP_FLOAT8_E4M3FN && isnan(got) && fabs(want) + bound >= 464) continue; /* beyond the format */
+                if (x->out_dtype == AMP_FLOAT8_E4M3FN && isnan(got) && fabs(want) + bound >= 464)
+                    continue; /* beyond the format */
                 if (!(fabs(got - want) <= bound)) report(x, t, i, j, "value", got, want, bound);
             }
     }
@@ -216,7 +216,8 @@ static void sizes(void) {
         }
     for (int f = 0; f < 4; f++)
         for (int t = 0; t < 4; t++) { /* more than one block in each direction, one at a time */
-            Case m = plain(floats[f], 1100, 20, 30), n = plain(floats[f], 20, 2100, 30), k = plain(floats[f], 45, 70, 800), all = plain(floats[f], 230, 270, 300);
+            Case m = plain(floats[f], 1100, 20, 30), n = plain(floats[f], 20, 2100, 30), k = plain(floats[f], 45, 70, 800),
+                 all = plain(floats[f], 230, 270, 300);
             Case *const cases[] = {&m, &n, &k, &all};
             for (int i = 0; i < 4; i++) {
                 cases[i]->a = t & 1;
@@ -329,10 +330,8 @@ static void complexes(void) {
                         double value = (double)(float)uniform();
                         float f = (float)value;
                         v[o][(i * dim(t[o], 2) + j) * 2 + part] = value;
-                        if (type == AMP_COMPLEX64)
-                            memcpy(at(t[o], 0, i, j) + part * 4, &f, 4);
-                        else
-                            memcpy(at(t[o], 0, i, j) + part * 8, &value, 8);
+                        if (type == AMP_COMPLEX64) memcpy(at(t[o], 0, i, j) + part * 4, &f, 4);
+                        else memcpy(at(t[o], 0, i, j) + part * 8, &value, 8);
                     }
         Call call = {.nin = 2, .nout = 1, .in = {&a.view, &b.view}, .out = {&c.view}};
         amp_gemm(&call);
@@ -383,7 +382,8 @@ static void expect(const char *what, float got, float want) {
 
 /* Values that only the stated numerics give. */
 static void switches(void) {
-    const Numerics ieee = {0}, tf32 = {.fp32_inputs = INPUT_TF32}, bf16 = {.fp32_inputs = INPUT_BF16}, chain = {.fp16_accumulate = 1};
+    const Numerics ieee = {0}, tf32 = {.fp32_inputs = INPUT_TF32}, bf16 = {.fp32_inputs = INPUT_BF16},
+                   chain = {.fp16_accumulate = 1};
     float a[4096], b[4096];
     for (int i = 0; i < 4096; i++) a[i] = b[i] = 1;
     a[0] = 1024.5f;
@@ -408,7 +408,8 @@ static void switches(void) {
     a[0] = 0x1p-24f, b[0] = 1;
     expect("fp16 denormals survive", one_result(AMP_FLOAT16, 1, a, b, ieee), 0x1p-24f);
     a[0] = 0x1p-133f;
-    expect("bf16 denormals", one_result(AMP_BFLOAT16, 1, a, b, ieee), amp_isa_fast_bf16_dot() ? 0 : 0x1p-133f); /* gemm_avx512.c */
+    expect("bf16 denormals", one_result(AMP_BFLOAT16, 1, a, b, ieee),
+           amp_isa_fast_bf16_dot() ? 0 : 0x1p-133f); /* gemm_avx512.c */
     Tensor t;
     make(&t, AMP_BOOL, 0, 1, 1, PLAIN, false);
     Call call = {.nin = 2, .nout = 1, .in = {&t.view, &t.view}, .out = {&t.view}};

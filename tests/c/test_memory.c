@@ -15,12 +15,12 @@ enum { CACHING = 1 };
 
 static atomic_int failures;
 
-#define EXPECT(condition)                                                                                                                  \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            atomic_fetch_add(&failures, 1);                                                                                                \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                                        \
-        }                                                                                                                                  \
+#define EXPECT(condition) \
+    do { \
+        if (!(condition)) { \
+            atomic_fetch_add(&failures, 1); \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+        } \
     } while (0)
 
 static uint64_t random_below(uint64_t *state, uint64_t n) {
@@ -68,10 +68,8 @@ static void *churn(void *argument) {
         b->mark = (unsigned char)random_below(&state, 256);
         b->data = amp_host_alloc(AMP_CPU, b->n);
         EXPECT(b->data != NULL);
-        if (b->n < 4096)
-            memset(b->data, b->mark, b->n);
-        else
-            b->data[0] = b->data[b->n - 1] = b->data[b->n / 2] = b->mark;
+        if (b->n < 4096) memset(b->data, b->mark, b->n);
+        else b->data[0] = b->data[b->n - 1] = b->data[b->n / 2] = b->mark;
     }
     for (int i = 0; i < LIVE; i++)
         if (block[i].data) amp_host_free(AMP_CPU, block[i].data, block[i].n);

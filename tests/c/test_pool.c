@@ -13,12 +13,12 @@
 
 static atomic_int failures;
 
-#define EXPECT(condition)                                                                                                                  \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            atomic_fetch_add(&failures, 1);                                                                                                \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                                        \
-        }                                                                                                                                  \
+#define EXPECT(condition) \
+    do { \
+        if (!(condition)) { \
+            atomic_fetch_add(&failures, 1); \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+        } \
     } while (0)
 
 enum { N = 10000 };

@@ -75,7 +75,7 @@ def batches():
 net = make_model(options.size, options.size, options.layers)
 opt = torch.optim.SGD(net.parameters(), lr=0.001)
 start_timer()
-for epoch in range(options.epochs):
+for _ in range(options.epochs):
     for data, target in batches():
         output = net(data)
         loss = loss_fn(output, target)
