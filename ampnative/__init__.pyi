@@ -1,5 +1,5 @@
 # Made by .ci/stubs from the module: edit that, not this.
-# ruff: noqa: F403
+# ruff: noqa: F403, I001
 from . import _C as _C
 from . import amp as amp
 from . import autograd as autograd

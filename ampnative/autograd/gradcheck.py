@@ -77,7 +77,7 @@ def _one_hot(output: Any, k: int) -> Any:
 
 
 def _analytical(output: Any, inputs: list, create_graph: bool) -> list[np.ndarray]:
-    """One matrix (elements of input, elements of output) per input; ``create_graph`` runs the plain derivatives, else the fast ones."""
+    """A matrix (elements of input, elements of output) per input, from the plain derivatives if ``create_graph``, else the fast."""
     columns = [_grad([output], inputs, [_one_hot(output, k)], create_graph) for k in range(output.numel())]
     return [
         np.array([c[i].reshape(-1) for c in columns]).reshape(output.numel(), tensor.numel()).T for i, tensor in enumerate(inputs)

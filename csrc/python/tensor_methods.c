@@ -92,13 +92,17 @@ static PyObject *method_cuda(PyObject *self, PyObject *const *Py_UNUSED(args), P
 }
 
 /* type(): a name; type(dtype): a conversion. */
-static PyObject *method_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+static PyObject *method_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"dtype", "non_blocking", NULL};
+    PyObject *got[2] = {NULL, NULL};
     Tensor *t = (Tensor *)self;
-    if (n == 0) {
-        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "",
-                                    amp_dtype_info[t->v.dtype].name);
+    if (take_arguments("type", names, 2, 0, args, n, kwnames, got) < 0) {
+        return NULL;
     }
-    int dtype = dtype_parse(args[0]);
+    if (!got[0] || got[0] == Py_None) {
+        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "", amp_dtype_info[t->v.dtype].name);
+    }
+    int dtype = dtype_parse(got[0]);
     return dtype < 0 ? NULL : converted(t, dtype, t->v.device, false);
 }
 
@@ -112,12 +116,22 @@ static PyObject *method_type_as(PyObject *self, PyObject *other) {
 
 /* ---- sizes ---- */
 
-static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+/* The one optional argument `dim`. */
+static int only_dim(const char *name, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **dim) {
+    static const char *const names[] = {"dim", NULL};
+    return take_arguments(name, names, 1, 0, args, n, kwnames, dim);
+}
+
+static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     Tensor *t = (Tensor *)self;
-    if (n == 0 || args[0] == Py_None) {
+    PyObject *given = NULL;
+    if (only_dim("size", args, n, kwnames, &given) < 0) {
+        return NULL;
+    }
+    if (!given || given == Py_None) {
         return size_from_dims(t->v.ndim, t->v.shape);
     }
-    long dim = PyLong_AsLong(args[0]);
+    long dim = PyLong_AsLong(given);
     if (dim == -1 && PyErr_Occurred()) {
         return NULL;
     }
@@ -129,16 +143,20 @@ static PyObject *method_size(PyObject *self, PyObject *const *args, Py_ssize_t n
     return d < 0 ? NULL : PyLong_FromLongLong(t->v.shape[d]);
 }
 
-static PyObject *method_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *Py_UNUSED(kw)) {
+static PyObject *method_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     Tensor *t = (Tensor *)self;
-    if (n == 0) {
+    PyObject *given = NULL;
+    if (only_dim("stride", args, n, kwnames, &given) < 0) {
+        return NULL;
+    }
+    if (!given || given == Py_None) {
         PyObject *tuple = PyTuple_New(t->v.ndim);
         for (int d = 0; tuple && d < t->v.ndim; d++) {
             PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(t->v.stride[d]));
         }
         return tuple;
     }
-    long dim = PyLong_AsLong(args[0]);
+    long dim = PyLong_AsLong(given);
     if (dim == -1 && PyErr_Occurred()) {
         return NULL;
     }
@@ -218,12 +236,12 @@ static PyObject *method_expand_as(PyObject *self, PyObject *other) { return like
 /* ---- gradients ---- */
 
 static PyObject *method_requires_grad_(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
-    Py_ssize_t total = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-    int on = total ? PyObject_IsTrue(args[0]) : 1;
-    if (total > 1) {
-        PyErr_SetString(PyExc_TypeError, "requires_grad_() takes at most 1 argument (requires_grad=True)");
+    static const char *const names[] = {"requires_grad", NULL};
+    PyObject *got[1] = {NULL};
+    if (take_arguments("requires_grad_", names, 1, 0, args, n, kwnames, got) < 0) {
         return NULL;
     }
+    int on = got[0] ? PyObject_IsTrue(got[0]) : 1;
     return on < 0 || tensor_set_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
 }
 
@@ -381,9 +399,8 @@ static PyObject *method_make_subclass(PyObject *Py_UNUSED(self), PyObject *args)
 /* ---- iteration ---- */
 
 static PyObject *method_unbind(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
-    static const char *const names[] = {"dim", NULL};
     PyObject *got[1] = {NULL};
-    if (take_arguments("unbind", names, 1, 0, args, n, kwnames, got) < 0) {
+    if (only_dim("unbind", args, n, kwnames, got) < 0) {
         return NULL;
     }
     Tensor *t = (Tensor *)self;
