@@ -177,6 +177,14 @@ int run_VIEW_DTYPE(OpCall *c) {
             }
             stride[d] = stride[d] * from / to;
         }
+        if ((t->v.data - t->st->data) % to) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "self.storage_offset() must be divisible by %lld to view %s as %s (different element sizes), but got %lld",
+                (long long)(to / from), amp_dtype_info[t->v.dtype].name, amp_dtype_info[dtype].name,
+                (long long)((t->v.data - t->st->data) / from));
+            return -1;
+        }
         shape[nd - 1] = shape[nd - 1] * from / to;
     }
     Tensor *result = tensor_window(t, nd, shape, stride, 0);
@@ -196,14 +204,22 @@ int run_AS_STRIDED(OpCall *c) {
     int64_t item = (int64_t)amp_itemsize(t->v.dtype);
     int64_t offset = c->arg[3].kind == ARG_INT ? c->arg[3].i : (t->v.data - t->st->data) / item;
     int64_t last = offset;
-    bool empty = false;
+    bool empty = false, overflow = false;
     for (int d = 0; d < n; d++) {
         if (c->arg[1].ints[d] < 0 || c->arg[2].ints[d] < 0) {
             PyErr_SetString(PyExc_RuntimeError, "as_strided: Negative sizes and strides are not supported");
             return -1;
         }
-        empty |= c->arg[1].ints[d] == 0;
-        last += (c->arg[1].ints[d] - 1) * c->arg[2].ints[d];
+        int64_t size = c->arg[1].ints[d], walk = 0;
+        empty |= size == 0;
+        overflow |= __builtin_mul_overflow(size ? size - 1 : 0, c->arg[2].ints[d], &walk);
+        overflow |= __builtin_add_overflow(last, walk, &last);
+    }
+    overflow |= last > INT64_MAX / item - 1;
+    if (!empty && overflow) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "as_strided: Storage size calculation overflowed: the sizes and strides reach beyond 63 bits");
+        return -1;
     }
     if (offset < 0 || (!empty && (last + 1) * item > (int64_t)t->st->nbytes)) {
         PyErr_Format(PyExc_RuntimeError,
@@ -404,7 +420,7 @@ int run_NARROW(OpCall *c) {
         return -1;
     }
     start += start < 0 ? size : 0;
-    if (length < 0 || start + length > size) {
+    if (length < 0 || length > size - start) {
         PyErr_Format(PyExc_RuntimeError, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
                      (long long)length, (long long)size);
         return -1;

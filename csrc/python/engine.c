@@ -181,6 +181,12 @@ static int by_seq(const void *a, const void *b) {
 
 /* autograd.grad: only nodes on a way to a captured input run. Oldest first, so that inputs are known before their users. */
 static int mark_needed(Task *t) {
+    if (!t->ncapture) {
+        for (int64_t i = 0; i < t->nslots; i++) {
+            t->slot[i].needed = true;
+        }
+        return 0;
+    }
     Node **order = PyMem_Malloc((size_t)(t->nslots + 1) * sizeof *order);
     int64_t n = 0;
     if (!order) {
@@ -189,7 +195,7 @@ static int mark_needed(Task *t) {
     }
     for (int64_t i = 0; i < t->nslots; i++) {
         TaskSlot *s = &t->slot[i];
-        s->needed = !t->ncapture;
+        s->needed = false;
         for (int c = 0; c < t->ncapture; c++) {
             s->needed |= t->capture[c].key == s->key;
         }
@@ -198,7 +204,7 @@ static int mark_needed(Task *t) {
         }
     }
     qsort(order, (size_t)n, sizeof *order, by_seq);
-    for (int64_t i = 0; t->ncapture && i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         TaskSlot *s = &t->slot[find_slot(t, (PyObject *)order[i])];
         for (int k = 0; k < order[i]->nin && !s->needed; k++) {
             s->needed = order[i]->edge[k].to && t->slot[find_slot(t, order[i]->edge[k].to)].needed;
@@ -266,6 +272,28 @@ static int add_gradient(const Task *t, Tensor **sum, Tensor *g) {
     return total ? 0 : -1;
 }
 
+/* A hook may replace a gradient by another of the same shape, dtype and device. */
+static int check_replacement(PyObject *hook, const Tensor *g, const Tensor *with) {
+    bool size = g->v.ndim == with->v.ndim && !memcmp(g->v.shape, with->v.shape, (size_t)g->v.ndim * sizeof(int64_t));
+    if (size && g->v.dtype == with->v.dtype && g->v.device == with->v.device) {
+        return 0;
+    }
+    PyObject *name = PyObject_GetAttrString(hook, "__name__");
+    if (!name) {
+        PyErr_Clear();
+        name = PyObject_Repr(hook);
+    }
+    PyObject *was = tensor_describe(g), *got = tensor_describe(with);
+    if (name && was && got) {
+        PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the %s of value: it was a %U, the hook returned a %U", name,
+                     size ? "type" : "size", was, got);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(was);
+    Py_XDECREF(got);
+    return -1;
+}
+
 /* Runs hooks (dict id -> callable) on *g; a hook may return a replacement. */
 static int run_hooks(PyObject *hooks, Tensor **g) {
     PyObject *list = PyDict_Values(hooks);
@@ -286,6 +314,11 @@ static int run_hooks(PyObject *hooks, Tensor **g) {
             n = -1;
             break;
         }
+        if (check_replacement(PyList_GET_ITEM(list, i), *g, (Tensor *)result) < 0) {
+            Py_DECREF(result);
+            n = -1;
+            break;
+        }
         Py_SETREF(*g, (Tensor *)result);
     }
     Py_XDECREF(list);
@@ -295,19 +328,19 @@ static int run_hooks(PyObject *hooks, Tensor **g) {
 /* Writes the finished gradient to leaf->grad: taken over if nobody else holds it, else copied; added if there is one already. */
 static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
     if (leaf->grad) {
-        if (t->create_graph) {
-            Tensor *total = call_binary(OP_add, leaf->grad, g);
-            if (!total) {
-                return -1;
+        Tensor *have = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad during the addition */
+        int failed = 0;
+        if (t->create_graph || have->fn || have->flags & TENSOR_REQUIRES_GRAD) {
+            Tensor *total = call_binary(OP_add, have, g);
+            failed = total ? 0 : -1;
+            if (total) {
+                Py_XSETREF(leaf->grad, total);
             }
-            Py_SETREF(leaf->grad, total);
-        } else if (leaf->grad->fn || leaf->grad->flags & TENSOR_REQUIRES_GRAD) {
-            Tensor *total = call_binary(OP_add, leaf->grad, g);
-            if (!total) {
-                return -1;
-            }
-            Py_SETREF(leaf->grad, total);
-        } else if (call_inplace(OP_add, leaf->grad, g) < 0) {
+        } else {
+            failed = call_inplace(OP_add, have, g);
+        }
+        Py_DECREF(have);
+        if (failed) {
             return -1;
         }
     } else if (t->create_graph) {

@@ -62,6 +62,8 @@ static int take_slice(Selection *s, int dim, PyObject *slice) {
 
 static int take_none(Selection *s, int dim) { return replace_view(s, (PyObject *)call_unsqueeze(s->view, dim)); }
 
+static bool is_mask(const Tensor *t) { return t->v.dtype == AMP_BOOL || t->v.dtype == AMP_UINT8; }
+
 /* A bool tensor of k dimensions stands for the k columns of its nonzero(). */
 static int take_mask(Selection *s, int *dim, Tensor *mask) {
     if (mask->v.ndim == 0) { /* x[True]: a new dimension of size 1, taken or not */
@@ -104,7 +106,7 @@ static int take_mask(Selection *s, int *dim, Tensor *mask) {
 }
 
 static int take_tensor(Selection *s, int *dim, Tensor *t) {
-    if (t->v.dtype == AMP_BOOL || t->v.dtype == AMP_UINT8) {
+    if (is_mask(t)) {
         Tensor *mask = t->v.dtype == AMP_BOOL ? (Tensor *)Py_NewRef(t) : call_cast(t, AMP_BOOL);
         int failed = mask ? take_mask(s, dim, mask) : -1;
         Py_XDECREF(mask);
@@ -139,12 +141,12 @@ static int consumes(PyObject *o) {
     if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) {
         return 0;
     }
-    if (tensor_check(o) && ((Tensor *)o)->v.dtype == AMP_BOOL) {
+    if (tensor_check(o) && is_mask((Tensor *)o)) {
         return ((Tensor *)o)->v.ndim;
     }
     if (array_check(o)) {
         Tensor *t = tensor_for_reading(o);
-        int n = t && t->v.dtype == AMP_BOOL ? t->v.ndim : 1;
+        int n = t && is_mask(t) ? t->v.ndim : 1;
         Py_XDECREF(t);
         PyErr_Clear();
         return n;

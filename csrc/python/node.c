@@ -666,8 +666,8 @@ Tensor *back_saved(Back *b, int slot) {
         b->failed = true;
         return NULL;
     }
-    if (slot < 4) {
-        return s->t;
+    if (slot < 4) { /* a reference of the frame's own: another pass over the same graph may release the node meanwhile */
+        return back_own(b, (Tensor *)Py_NewRef((PyObject *)s->t));
     }
     /* An own output: give the alias its history for the time of this derivative, so that second derivatives reach the node. */
     Tensor *alias = back_own(b, tensor_shallow(s->t));

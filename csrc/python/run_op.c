@@ -53,6 +53,20 @@ static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
     return false;
 }
 
+static bool is_input(const OpCall *c, const Tensor *out) {
+    for (int i = 0; i < c->row->nparams; i++) {
+        if (i != c->row->out_index && c->arg[i].kind == ARG_TENSOR && c->arg[i].t == out) {
+            return true;
+        }
+        for (int k = 0; c->arg[i].kind == ARG_TENSORS && k < c->arg[i].n; k++) {
+            if (c->arg[i].ts[k] == out) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* out= of another shape takes the result's shape: new memory, as long as nobody looks at the old one through out. */
 static int resize_output(Tensor *out, int ndim, const int64_t *shape) {
     if (out->v.numel != 0 &&
@@ -86,10 +100,10 @@ static int shape_mismatch(const OpCall *c, int ndim, const int64_t *shape) {
     PyObject *want = size_from_dims(ndim, shape), *have = size_from_dims(c->out->v.ndim, c->out->v.shape);
     PyObject *a = want ? PySequence_List(want) : NULL, *b = have ? PySequence_List(have) : NULL;
     if (a && b) {
-        PyErr_Format(
-            PyExc_RuntimeError,
-            "output with shape %R doesn't match the broadcast shape %R (%s_ writes in place: use %s, or expand the input first)",
-            b, a, c->row->name, c->row->name);
+        PyErr_Format(PyExc_RuntimeError,
+                     "output with shape %R doesn't match the broadcast shape %R (%s writes to an input: let it make a new "
+                     "tensor, or expand the input first)",
+                     b, a, c->row->name);
     }
     Py_XDECREF(want);
     Py_XDECREF(have);
@@ -115,14 +129,20 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
                          c->row->name);
             return NULL;
         }
-        if (!same && resize_output(out, ndim, shape) < 0) {
+        bool read = !same && is_input(c, out); /* resized by deliver_output, after the kernel has read it */
+        if (read && aliasing == ALIAS_ELEMENTWISE) {
+            shape_mismatch(c, ndim, shape);
             return NULL;
         }
-        if (amp_has_internal_overlap(&out->v)) {
+        if (!same && !read && resize_output(out, ndim, shape) < 0) {
+            return NULL;
+        }
+        bool constant = c->row->op == OP_fill || c->row->op == OP_zero; /* one value: shared elements may be written twice */
+        if (!constant && amp_has_internal_overlap(&out->v)) {
             amp_raise(AMP_OVERLAP, c->row->name);
             return NULL;
         }
-        if (out->v.dtype == dtype && !meets_inputs(c, &out->v, aliasing)) {
+        if (!read && out->v.dtype == dtype && !meets_inputs(c, &out->v, aliasing)) {
             c->result[0] = (Tensor *)Py_NewRef(out);
             c->nresult = c->nresult > 1 ? c->nresult : 1;
             return out;

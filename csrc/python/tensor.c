@@ -172,10 +172,17 @@ static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const i
     t->st->refs++;
     t->v.data = src->v.data + offset * (int64_t)amp_itemsize(src->v.dtype);
     int64_t numel = 1;
+    bool overflow = false;
     for (int i = 0; i < ndim; i++) {
         t->v.shape[i] = shape[i];
         t->v.stride[i] = stride[i];
-        numel *= shape[i];
+        overflow |= __builtin_mul_overflow(numel, shape[i], &numel);
+    }
+    if (overflow && (numel = amp_numel(ndim, shape)) < 0) { /* stride 0 makes any size possible */
+        Py_DECREF(t);
+        PyErr_SetString(PyExc_RuntimeError,
+                        "numel: integer multiplication overflow: the view's number of elements does not fit 63 bits");
+        return NULL;
     }
     t->v.numel = numel;
     tensor_update_layout(t);
@@ -429,6 +436,12 @@ static PyObject *get_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 int tensor_set_requires_grad(Tensor *t, bool on) {
+    Node *fn;
+    uint32_t nr;
+    if (tensor_history(t, &fn, &nr) < 0) {
+        return -1;
+    }
+    Py_XDECREF(fn);
     if (!on && t->fn) {
         PyErr_SetString(PyExc_RuntimeError,
                         "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -466,7 +479,15 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *Py_UNUSED(cl
     return tensor_set_requires_grad((Tensor *)self, value == Py_True);
 }
 
-static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(!((Tensor *)self)->fn); }
+static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) {
+    Node *fn; /* a view whose base was written to gets its node when asked */
+    uint32_t nr;
+    if (tensor_history((Tensor *)self, &fn, &nr) < 0) {
+        return NULL;
+    }
+    Py_XDECREF(fn);
+    return PyBool_FromLong(!fn);
+}
 
 static PyObject *get_grad_fn(PyObject *self, void *Py_UNUSED(closure)) {
     Node *fn;
@@ -546,14 +567,32 @@ static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
         return -1;
     }
     Tensor *src = (Tensor *)value;
-    int64_t *heap = t->v.shape != t->dims ? t->v.shape : NULL;
-    int8_t ndim = t->v.ndim;
-    if (tensor_set_ndim(t, src->v.ndim) < 0) {
-        t->v.ndim = ndim;
+    if (src == t) {
+        return 0;
+    }
+    if (tensor_requires_grad(t) && !amp_is_floating(src->v.dtype)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "data set to a tensor that requires gradients must be floating point or complex dtype, not %s",
+                     amp_dtype_info[src->v.dtype].name);
         return -1;
     }
-    if (heap) {
-        PyMem_Free(heap);
+    Node *fn = NULL; /* a view's history is settled while it still shows its base's memory */
+    uint32_t nr;
+    if (t->base && tensor_history(t, &fn, &nr) < 0) {
+        return -1;
+    }
+    Py_XDECREF(fn);
+    View old = t->v;
+    if (tensor_set_ndim(t, src->v.ndim) < 0) {
+        t->v = old;
+        return -1;
+    }
+    if (old.shape != t->dims) {
+        PyMem_Free(old.shape);
+    }
+    Py_CLEAR(t->base);
+    for (int i = 0; t->meta && i < CAST_SLOTS; i++) {
+        Py_CLEAR(t->meta->cast[i].cast);
     }
     memcpy(t->v.shape, src->v.shape, (size_t)src->v.ndim * sizeof(int64_t));
     memcpy(t->v.stride, src->v.stride, (size_t)src->v.ndim * sizeof(int64_t));
@@ -655,6 +694,15 @@ static PyGetSetDef tensor_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+/* Own attributes may tie a knot that only the collector can undo. */
+static int tensor_setattro(PyObject *self, PyObject *name, PyObject *value) {
+    int failed = PyObject_GenericSetAttr(self, name, value);
+    if (!failed && ((Tensor *)self)->dict && !PyObject_GC_IsTracked(self)) {
+        PyObject_GC_Track(self);
+    }
+    return failed;
+}
+
 static PyMemberDef tensor_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Tensor, weak), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(Tensor, dict), READONLY, NULL},
@@ -747,12 +795,13 @@ int tensor_init(PyObject *module) {
         {Py_tp_clear, tensor_clear},
         {Py_tp_getset, NULL},
         {Py_tp_members, tensor_members},
+        {Py_tp_setattro, tensor_setattro},
         {Py_tp_repr, tensor_repr},
         {Py_tp_hash, tensor_hash},
         {Py_tp_doc, "An n-dimensional array with autograd. Make one with ampnative.tensor, zeros, randn, from_numpy, ..."},
     };
     slots[4].pfunc = getset;
-    int n = 9;
+    int n = 10;
     n = tensor_add_slots(slots, n, (int)(sizeof slots / sizeof *slots));
     if (n < 0) {
         return -1;
