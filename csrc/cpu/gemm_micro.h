@@ -70,20 +70,24 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
 #define KERNEL_PAIR(r)  KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
 #define KERNEL_ENTRY(r) {KERNEL(r, 1), KERNEL(r, 2)},
 
+/* clang-format off: no statement ends these lines */
 KERNEL_PAIR(1)
 KERNEL_PAIR(2) KERNEL_PAIR(3) KERNEL_PAIR(4) KERNEL_PAIR(5) KERNEL_PAIR(6)
 #if ROWS == 14
     KERNEL_PAIR(7) KERNEL_PAIR(8) KERNEL_PAIR(9) KERNEL_PAIR(10) KERNEL_PAIR(11) KERNEL_PAIR(12) KERNEL_PAIR(13) KERNEL_PAIR(14)
 #endif
 
-        const MicroSet FAMILY = {ROWS,
-                                 LANES,
-                                 {KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
+        const MicroSet FAMILY = {
+            ROWS,
+            LANES,
+            {KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
 #if ROWS == 14
-                                      KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11)
-                                          KERNEL_ENTRY(12) KERNEL_ENTRY(13) KERNEL_ENTRY(14)
+                 KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11) KERNEL_ENTRY(12)
+                     KERNEL_ENTRY(13) KERNEL_ENTRY(14)
 #endif
-                                 }};
+            },
+};
+/* clang-format on */
 
 #undef S
 #undef V

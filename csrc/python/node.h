@@ -107,6 +107,9 @@ void function_release(Node *n);
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
+/* engine_entry.c: the same over tuples of Python objects; *out (may be NULL): tuple of the inputs' gradients. */
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
+                            bool accumulate, bool allow_unused, PyObject **out);
 /* Reduces a broadcast gradient to the metadata's shape and dtype; new reference. */
 Tensor *sum_to_meta(Tensor *g, const TensorMeta *m);
 

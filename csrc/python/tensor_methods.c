@@ -8,9 +8,6 @@
 #include "interop.h"
 #include "node.h"
 
-int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
-                            bool accumulate, bool allow_unused, PyObject **out);
-
 /* ---- conversion ---- */
 
 static PyObject *converted(Tensor *t, int dtype, int device, bool copy) {
@@ -100,7 +97,8 @@ static PyObject *method_type(PyObject *self, PyObject *const *args, Py_ssize_t n
         return NULL;
     }
     if (!got[0] || got[0] == Py_None) {
-        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "", amp_dtype_info[t->v.dtype].name);
+        return PyUnicode_FromFormat("ampnative.%s%sTensor", t->v.device == AMP_CUDA ? "cuda." : "",
+                                    amp_dtype_info[t->v.dtype].name);
     }
     int dtype = dtype_parse(got[0]);
     return dtype < 0 ? NULL : converted(t, dtype, t->v.device, false);

@@ -1,0 +1,113 @@
+/* The backward pass as Python calls it: arguments checked, implicit gradients made. */
+#include <string.h>
+
+#include "classes.h"
+#include "node.h"
+
+/* The gradient that a root starts with: given and checked, or 1 for a single element. New reference. */
+static Tensor *root_gradient(Tensor *root, PyObject *given) {
+    if (given && given != Py_None) {
+        if (!tensor_check(given)) {
+            PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s", Py_TYPE(given)->tp_name);
+            return NULL;
+        }
+        Tensor *g = (Tensor *)given;
+        if (g->v.ndim != root->v.ndim || memcmp(g->v.shape, root->v.shape, (size_t)g->v.ndim * sizeof(int64_t))) {
+            PyObject *have = tensor_describe(g), *want = tensor_describe(root);
+            PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[0] is a %U and output[0] is a %U", have, want);
+            Py_XDECREF(have);
+            Py_XDECREF(want);
+            return NULL;
+        }
+        return call_to(g, root->v.dtype, root->v.device);
+    }
+    if (root->v.numel != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs: pass the gradient, or "
+                                            "reduce the output to one element first");
+        return NULL;
+    }
+    if (!amp_is_floating(root->v.dtype)) {
+        PyErr_Format(PyExc_RuntimeError, "grad can be implicitly created only for real scalar outputs but got %s",
+                     amp_dtype_info[root->v.dtype].name);
+        return NULL;
+    }
+    Tensor *one = tensor_new(root->v.ndim, root->v.shape, root->v.dtype, root->v.device);
+    if (one && raw_fill(one, number_int(1)) < 0) {
+        Py_CLEAR(one);
+    }
+    return one;
+}
+
+int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
+                            bool accumulate_grads, bool allow_unused, PyObject **out) {
+    Py_ssize_t n = PyTuple_GET_SIZE(roots), m = PyTuple_GET_SIZE(inputs);
+    Tensor **g = PyMem_Calloc((size_t)(n + m + 1), sizeof *g), **results = g ? g + n : NULL;
+    int failed = -1;
+    if (!g) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n + m; i++) {
+        PyObject *o = i < n ? PyTuple_GET_ITEM(roots, i) : PyTuple_GET_ITEM(inputs, i - n);
+        if (!tensor_check(o)) {
+            PyErr_Format(PyExc_TypeError, "backward takes Tensors, not %s", Py_TYPE(o)->tp_name);
+            goto done;
+        }
+        if (i >= n && !tensor_requires_grad((Tensor *)o)) {
+            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors does not require grad");
+            goto done;
+        }
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Tensor *root = (Tensor *)PyTuple_GET_ITEM(roots, i);
+        if (!tensor_requires_grad(root)) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "element %zd of tensors does not require grad and does not have a grad_fn: nothing in its history "
+                         "requires a gradient",
+                         i);
+            goto done;
+        }
+        if (!(g[i] = root_gradient(root, i < PyTuple_GET_SIZE(gradients) ? PyTuple_GET_ITEM(gradients, i) : NULL))) {
+            goto done;
+        }
+    }
+    PyObject *const *items = ((PyTupleObject *)roots)->ob_item, *const *wanted = ((PyTupleObject *)inputs)->ob_item;
+    failed = engine_backward((int)n, (Tensor *const *)items, g, keep_graph, create_graph, (int)m, (Tensor *const *)wanted,
+                             accumulate_grads, allow_unused, accumulate_grads ? NULL : results);
+    if (!failed && out) {
+        *out = PyTuple_New(m);
+        for (Py_ssize_t i = 0; *out && i < m; i++) {
+            PyTuple_SET_ITEM(*out, i, results[i] ? Py_NewRef((PyObject *)results[i]) : Py_NewRef(Py_None));
+        }
+        failed = *out ? 0 : -1;
+    }
+done:
+    for (Py_ssize_t i = 0; i < n + m; i++) {
+        Py_XDECREF(g[i]);
+    }
+    PyMem_Free(g);
+    return failed;
+}
+
+static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *roots, *gradients, *inputs, *out = NULL;
+    int keep, create, accumulate_grads, unused;
+    if (!PyArg_ParseTuple(args, "O!O!ppO!pp", &PyTuple_Type, &roots, &PyTuple_Type, &gradients, &keep, &create, &PyTuple_Type,
+                          &inputs, &accumulate_grads, &unused)) {
+        return NULL;
+    }
+    if (engine_backward_objects(roots, gradients, keep, create, inputs, accumulate_grads, unused, &out) < 0) {
+        return NULL;
+    }
+    return out;
+}
+
+int engine_init(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"_engine_backward", py_engine_backward, METH_VARARGS,
+         "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused, /)\n--\n\n"
+         "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
+        {NULL, NULL, 0, NULL},
+    };
+    return PyModule_AddFunctions(module, methods);
+}
