@@ -20,7 +20,7 @@ from typing import Any
 
 __all__ = ["install", "run_module", "run_script"]
 
-_OWN = frozenset({"__main__", "_deprecated", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
+_OWN = frozenset({"__main__", "_deprecated", "_replacing", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
 
 
 class _Alias(importlib.abc.Loader):
@@ -79,6 +79,28 @@ def install() -> None:
         raise RuntimeError("PyTorch is imported already in this process; ampnative cannot take its name any more")
     if not any(isinstance(finder, _TorchFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _TorchFinder())
+        _teach_child_processes()
+
+
+class _InstallOnArrival:
+    """Unpickling it calls install()."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return install, ()
+
+
+def _teach_child_processes() -> None:
+    """Let processes that ``multiprocessing`` starts afresh (spawn, forkserver) find ampnative as well. The first thing
+    such a child reads is a dict; only then it imports the script."""
+    from multiprocessing import set_forkserver_preload, spawn
+
+    prepare = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {**prepare(name), "ampnative": _InstallOnArrival()}
+
+    spawn.get_preparation_data = get_preparation_data  # type: ignore[assignment]
+    set_forkserver_preload([])  # by default the script itself, in a process that reads no such dict
 
 
 def run_script(path: str, args: Sequence[str]) -> None:

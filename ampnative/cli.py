@@ -53,6 +53,7 @@ def _run(args: list[str]) -> int:
             from . import cuda
 
             cuda.emulate()
+            os.environ["AMPNATIVE_EMULATE_CUDA"] = "1"  # for processes that the script starts
         elif option == "-m":
             is_module = True
             break

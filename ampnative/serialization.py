@@ -13,18 +13,18 @@ sizes are checked against the file before memory is taken, every member's CRC is
 from __future__ import annotations
 
 import binascii
-import contextlib
 import io
 import math
 import os
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from . import _C
+from ._replacing import replacing
 
 # json and zipfile are imported where they are used: whoever only trains does not wait for them.
 if TYPE_CHECKING:
@@ -44,43 +44,6 @@ _CHECKPOINT = "ampnative checkpoint"
 _STORED_AS = {"bfloat16": "uint16", "float8_e5m2": "uint8", "float8_e4m3fn": "uint8"}
 _ARRAY_KINDS = "biufcSUMm"
 _PATH = (str, bytes, os.PathLike)
-
-
-# ---- writing to a path all or nothing --------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _replacing(path: str | bytes | os.PathLike[Any]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well. On any error, Ctrl-C included, it is removed
-    and `path` stays as it was. A link is followed, so that the file it points to is replaced."""
-    target = os.path.realpath(os.fsdecode(path))
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{os.getpid()}-{os.urandom(6).hex()}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"cannot save to {target}: there is no folder {folder}") from None
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the new name durable. Some file systems cannot sync a folder; the file itself is safe by then."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # ---- objects to nodes ------------------------------------------------------------------------------------------------
@@ -247,7 +210,7 @@ def save(obj: Any, f: Any) -> None:
     index = {"format": _FORMAT, "version": _VERSION, "tree": tree, "members": encoder.members}
     text = json.dumps(index, allow_nan=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     if isinstance(f, _PATH):
-        with _replacing(f) as file:
+        with replacing(f) as file:
             _write_zip(file, text, encoder.arrays)
     elif hasattr(f, "write"):
         _write_zip(f, text, encoder.arrays)
@@ -438,6 +401,8 @@ def _read_members(archive: zipfile.ZipFile, members: dict[str, Any]) -> dict[str
             dtype = np.dtype(_STORED_AS.get(dtype_name, dtype_name))
             shape = tuple(shape)
             good = all(type(n) is int and n >= 0 for n in shape) and dtype.kind in _ARRAY_KINDS
+            if good:
+                np.broadcast_to(np.empty((), dtype), shape)  # number and product of the dimensions, without memory
         except (TypeError, ValueError):
             good = False
         if not good:
@@ -490,12 +455,12 @@ class _Decoder:
     def node(self, node: Any) -> Any:
         if node is None or isinstance(node, (bool, int, float, str)):
             return node
-        if isinstance(node, list):
-            return [self.node(item) for item in node]
         try:
+            if isinstance(node, list):
+                return [self.node(item) for item in node]
             ((kind, value),) = node.items()
             return getattr(self, f"_read_{kind}")(value)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _Bad(f"its index has a bad entry ({str(error)[:80]})") from error
 
     def _read_dict(self, pairs: Any) -> dict[Any, Any]:
@@ -537,7 +502,10 @@ class _Decoder:
 
     def _read_scalar(self, pair: Any) -> Any:
         name, value = pair
-        return _numpy_dtype(name).type(self.node(value))
+        dtype = _numpy_dtype(name)
+        if dtype.kind not in "biufc" and name not in _STORED_AS:
+            raise ValueError(f"{name} is no dtype of a number")
+        return dtype.type(self.node(value))
 
     def _read_scalar_array(self, member: str) -> Any:
         return self._read_array(member)[()]
@@ -692,7 +660,7 @@ def save_safetensors(tensors: Mapping[str, Any], path: Any, metadata: Mapping[st
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
     text += b" " * (-len(text) % 8)
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, _, array in entries:
             if array.dtype.byteorder == ">":

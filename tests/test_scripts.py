@@ -31,7 +31,7 @@ def run(*command, cwd=None, check=True, **env):
     path = os.pathsep.join(p for p in (PACKAGE_ROOT, os.environ.get("PYTHONPATH")) if p)
     environment = {**os.environ, "PYTHONPATH": path, **env}
     done = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd, env=environment
+        [sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300
     )
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
@@ -206,3 +206,24 @@ def test_a_broken_import_inside_is_not_mistaken_for_a_missing_module(monkeypatch
     with pytest.raises(ModuleNotFoundError, match="other"):
         _run._TorchFinder().find_spec("torch.nn")
     assert _run._TorchFinder().find_spec("torchvision") is None
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_child_processes_find_torch_too(tmp_path, method):
+    (tmp_path / "script.py").write_text(
+        """
+import multiprocessing
+import sys
+import torch
+
+def work(i):
+    return (torch.ones(200, 200) @ torch.ones(200, 200)).sum().item() + i, torch.cuda.is_available()
+
+if __name__ == "__main__":
+    torch.ones(200, 200) @ torch.ones(200, 200)  # the thread pool runs already when a fork happens
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        print(pool.map(work, [1, 2]))
+"""
+    )
+    done = run("-m", "ampnative", "run", "--emulate-cuda", "script.py", method, cwd=tmp_path)
+    assert done.stdout.strip() == "[(8000001.0, True), (8000002.0, True)]"

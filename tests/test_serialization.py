@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -346,6 +347,36 @@ def test_a_link_is_followed(tmp_path):
     assert (tmp_path / "link").is_symlink() and load(target) == [1]
 
 
+def test_a_ring_of_links_is_refused(tmp_path):
+    (tmp_path / "ring").symlink_to("ring")
+    with pytest.raises(OSError, match="symbolic links"):
+        save([1], tmp_path / "ring")
+    assert (tmp_path / "ring").is_symlink()
+
+
+def test_permissions_stay(tmp_path):
+    path = tmp_path / "f"
+    save([1], path)
+    for mode in (0o600, 0o664):
+        path.chmod(mode)
+        save([2], path)
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_pipes_and_folders_are_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    save([torch.ones(3), "x"], pipe)
+    data, _ = reader.communicate()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert np.load(io.BytesIO(data))["0"].tolist() == [1.0] * 3
+    for folder in (tmp_path, ""):
+        with pytest.raises(OSError, match="cannot save"):
+            save([1], folder)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 def test_missing_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         save([1], tmp_path / "none" / "f")
@@ -485,6 +516,9 @@ def test_object_arrays_are_never_unpickled():
         (index({}), "bad entry"),
         (index(None).replace("null", "NaN"), "JSON"),
         ("[" * 100000, "JSON|bad"),
+        (index(None).replace("null", "[" * 900 + "]" * 900), "JSON|bad"),
+        (index({"scalar": ["int8", 1000]}), "bad entry"),
+        (index({"scalar": ["O", 1]}), "bad entry"),
         (index({"array": "missing"}), "bad entry"),
         (index(None, {"x": ["<f4", [1]]}), "missing or unexpected"),
     ],
@@ -499,7 +533,7 @@ def test_unnamed_members_are_refused():
         load(make_zip({"index.json": index(None), "extra.npy": npy(np.ones(1))}))
 
 
-@pytest.mark.parametrize("shape", [[2**40], [2**62, 4], [-1], [1.0], ["1"], [True], 3, None])
+@pytest.mark.parametrize("shape", [[2**40], [2**62, 4], [0, 2**62, 2**62], [1] * 70, [-1], [1.0], ["1"], [True], 3, None])
 def test_declared_sizes_are_checked_before_memory_is_taken(shape):
     data = npy(np.ones(1, np.float32))
     with pytest.raises(RuntimeError):

@@ -29,10 +29,7 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
-        copy = type(self)(self.detach().clone(), self.requires_grad)
-        if self.grad is not None:
-            copy.grad = self.grad.detach().clone()
-        memo[id(self)] = copy
+        copy = memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)  # without .grad, as in PyTorch
         return copy
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:

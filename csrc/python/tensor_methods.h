@@ -6,6 +6,11 @@
 /* Appends the slots for methods, operators, indexing and the buffer protocol; returns the new count or -1. */
 int tensor_add_slots(PyType_Slot *slots, int n, int limit);
 int tensor_set_requires_grad(Tensor *t, bool on);
+/* t takes over src's memory, shape and dtype; its history stays. 0 or -1. */
+int tensor_take_data(Tensor *t, Tensor *src);
+/* tensor_attributes.c: the attribute table, NULL with an exception if it is too small. */
+PyGetSetDef *tensor_attributes(void);
+int tensor_setattro(PyObject *self, PyObject *name, PyObject *value); /* tp_setattro */
 PyObject *tensor_make_subclass(PyObject *cls, PyObject *data, bool requires_grad);
 
 /* indexing.c */
