@@ -99,7 +99,7 @@ def _teach_child_processes() -> None:
     def get_preparation_data(name: str) -> dict[str, Any]:
         return {**prepare(name), "ampnative": _InstallOnArrival()}
 
-    spawn.get_preparation_data = get_preparation_data  # type: ignore[assignment]
+    spawn.get_preparation_data = get_preparation_data
     set_forkserver_preload([])  # by default the script itself, in a process that reads no such dict
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -80,8 +81,8 @@ def _count(text: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    if not 1 <= value < 1 << 31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1 and below 2^31")
     return value
 
 
@@ -94,8 +95,18 @@ def _scale(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= 3.4028234663852886e38:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number in float32's range")
+    if not 2.0**-126 <= value <= 3.4028234663852886e38:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number in float32's normal range")
+    return value
+
+
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at most 64 bits")
     return value
 
 
@@ -134,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     recipe.add_argument("--full", action="store_true", help="the published sizes: 4096, 50 batches, 3 epochs")
     recipe.add_argument("--json", metavar="FILE", help="write the results there as well")
-    recipe.add_argument("--seed", type=int, default=0, help="default 0")
+    recipe.add_argument("--seed", type=_seed, default=0, help="default 0")
     recipe.set_defaults(function=_recipe)
 
     info = commands.add_parser("info", help="what a bug report needs")
@@ -161,6 +172,8 @@ def _need_rich() -> Any:
 
 
 def _recipe(args: argparse.Namespace) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character must not end the run
     console = _need_rich()
     from . import recipe
 
@@ -171,6 +184,8 @@ def _recipe(args: argparse.Namespace) -> int:
     except recipe.CheckFailed as error:
         print(f"ampnative: a check of the recipe failed: {error}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        raise UsageError(f"not enough memory: {error}. A smaller --size or --batch-sizes needs less") from None
     except KeyboardInterrupt:
         print("ampnative: interrupted", file=sys.stderr)
         return 130

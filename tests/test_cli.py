@@ -52,7 +52,10 @@ def test_info_under_emulation(capsys):
         ["recipe", "--init-scale", "0"],
         ["recipe", "--init-scale", "nan"],
         ["recipe", "--init-scale", "1e39"],
+        ["recipe", "--init-scale", "1e-40"],
         ["recipe", "--size", "-4"],
+        ["recipe", "--size", "10000000000"],
+        ["recipe", "--seed", "99999999999999999999999"],
     ],
 )
 def test_wrong_usage_is_exit_code_2_on_stderr(args, capsys):
@@ -73,6 +76,18 @@ def test_wrong_usage_of_run(args, capsys):
 def test_help_of_run(capsys):
     assert cli.main(["run", "--help"]) == 0
     assert "usage: ampnative run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["20", "80"])
+def test_narrow_ascii_terminal_gets_every_digit(columns):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": columns}
+    environment["PYTHONPATH"] = os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])
+    command = ["-m", "ampnative", "recipe", "--size", "16", "--batches", "4", "--batch-sizes", "8,9"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = [line.replace("|", " ").split() for line in done.stdout.splitlines()]  # an ASCII table has frames
+    rows = [line for line in lines if line[:1] in (["8"], ["9"])]
+    assert [len(row) for row in rows] == [8, 8] and all(len(loss) == 8 for row in rows for loss in row[-2:])
 
 
 def test_missing_rich_names_the_cure(capsys, monkeypatch):

@@ -486,3 +486,42 @@ def test_emulated_cuda_scaler():
         assert opt.steps == 0 and scaler.get_scale() == 32768.0 and values(p.grad.cpu()) == [1.0, 1.0]
         with pytest.raises(AssertionError, match="new_scale should be a float"):
             scaler.update(torch.tensor(4.0))
+
+
+# ---- kinds of public reports -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("method", ["unscale_", "step"])
+def test_gradients_right_after_loading_a_state(method, fused):
+    """B023: no scale() call is needed between load_state_dict and the gradients of a resumed run."""
+    parameter = tensor_param([8.0, -4.0])
+    optimizer = torch.optim.SGD([parameter], lr=1.0, fused=fused)
+    scaler = GradScaler("cpu")
+    with pytest.raises(AssertionError, match="_scale is None.*scaler.scale"):
+        scaler.unscale_(optimizer)
+    scaler.load_state_dict(
+        {"scale": 4.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2, "_growth_tracker": 1}
+    )
+    getattr(scaler, method)(optimizer)
+    assert values(parameter.grad) == [2.0, -1.0]
+    if method == "unscale_":
+        scaler.step(optimizer)
+    scaler.update()
+    assert values(parameter) == [-2.0, 1.0] and scaler.get_scale() == 8.0
+
+
+def test_a_state_without_gradients_still_needs_scale():
+    scaler = GradScaler("cpu")
+    scaler.load_state_dict(started().state_dict())
+    with pytest.raises(AssertionError, match="_scale is None"):
+        scaler.unscale_(Foreign(Bag(None)))
+
+
+def test_optimizers_that_are_gone_leave_no_stage_behind():
+    """B.99: an optimizer is freed inside an iteration and the next one may get its id()."""
+    scaler = started(4.0)
+    for _ in range(20):
+        assert scaler.step(Foreign(Bag(np.ones(2, np.float32)))) == "stepped"
+    scaler.update()
+    pickle.dumps(scaler)

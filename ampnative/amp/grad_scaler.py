@@ -102,6 +102,7 @@ class GradScaler:
 
     _last_step: StepStatus | None = None
     _history: _history.ScaleHistory | None = None
+    _restored = False  # a state was loaded: the scale has a value before the first scale()
 
     def __init__(
         self,
@@ -137,6 +138,7 @@ class GradScaler:
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
         self._steps_taken = self._steps_skipped = self._skipped_in_a_row = 0
         self._skips: deque[SkippedStep] = deque(maxlen=_EXPLAINED_STEPS)
+        self._held: dict[int, Any] = {}  # the optimizers behind those states: no id is used twice in an iteration
         self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
 
     # ---- scaling the loss --------------------------------------------------------------------------------------------
@@ -189,7 +191,11 @@ class GradScaler:
         self._growth_tracker = _C.functions.full((), self._init_growth_tracker, dtype=_int32, device=device)
         self._scale = scale
 
-    def _check_scale_growth_tracker(self, funcname: str) -> tuple[Any, Any]:
+    def _check_scale_growth_tracker(self, funcname: str, optimizer: Any = None) -> tuple[Any, Any]:
+        if self._scale is None and self._restored and optimizer is not None:
+            device = _device_of_gradients(optimizer)
+            if device is not None:
+                self._lazy_init_scale_growth_tracker(device)
         for name in ("_scale", "_growth_tracker"):
             if getattr(self, name) is None:
                 raise AssertionError(
@@ -197,6 +203,11 @@ class GradScaler:
                     f"Call that before {funcname}()"
                 )
         return self._scale, self._growth_tracker
+
+    def _state_of(self, optimizer: Any) -> dict[str, Any]:
+        key = id(optimizer)
+        self._held[key] = optimizer
+        return self._per_optimizer_states[key]
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
@@ -213,8 +224,8 @@ class GradScaler:
         if not self._enabled:
             return
         if self._scale is None or self._growth_tracker is None:
-            self._check_scale_growth_tracker("unscale_")
-        state = self._per_optimizer_states[id(optimizer)]
+            self._check_scale_growth_tracker("unscale_", optimizer)
+        state = self._state_of(optimizer)
         stage = state["stage"]
         if stage is not OptState.READY:
             what = type(optimizer).__name__
@@ -291,7 +302,7 @@ class GradScaler:
         usable = inverse - inverse == 0.0
         one = _C.functions.full((), 1.0, dtype=_float32, device=scale.device)
         found_inf = _C.functions.full((), 0.0 if usable else 1.0, dtype=_float32, device=scale.device)
-        state = self._per_optimizer_states[id(optimizer)]
+        state = self._state_of(optimizer)
         flags = state["found_inf_per_device"] = self._unscale_grads_(optimizer, one, found_inf, True)
         for flag in flags.values():
             if flag.item():
@@ -329,8 +340,8 @@ class GradScaler:
                 "step()"
             )
         if self._scale is None or self._growth_tracker is None:
-            self._check_scale_growth_tracker("step")
-        state = self._per_optimizer_states[id(optimizer)]
+            self._check_scale_growth_tracker("step", optimizer)
+        state = self._state_of(optimizer)
         stage = state["stage"]
         if stage is OptState.STEPPED:
             raise RuntimeError(
@@ -457,6 +468,7 @@ class GradScaler:
             # An interval of 1 leaves the tracker at 0 too, so a refused growth shows as: tracker 0, scale as before.
             action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
+        self._held.clear()
         history = self._history
         if history is None:
             history = self.history
@@ -549,7 +561,8 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state, before or after the first ``scale()``. A disabled scaler ignores it.
+        """Take over a saved state, before or after the first ``scale()``; ``unscale_`` and ``step`` work right after
+        it. A disabled scaler ignores it.
 
         Raises:
             RuntimeError: empty: it was saved by a disabled scaler.
@@ -571,6 +584,7 @@ class GradScaler:
         self._init_growth_tracker = state_dict["_growth_tracker"]
         if self._growth_tracker is not None:
             self._growth_tracker.fill_(state_dict["_growth_tracker"])
+        self._restored = True
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -582,6 +596,7 @@ class GradScaler:
                 )
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
+            state["_held"] = {}
             state["_scale"] = None
             state["_growth_tracker"] = None
         return state
@@ -669,6 +684,16 @@ def _caller_depth() -> int:
         frame = frame.f_back
         depth += 1
     return depth
+
+
+def _device_of_gradients(optimizer: Any) -> Any:
+    """Device of the first gradient (ndarrays are on the CPU), None without gradients."""
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            gradient = getattr(param, "grad", None)
+            if gradient is not None:
+                return gradient.device if isinstance(gradient, _Tensor) else _C.device("cpu")
+    return None
 
 
 def _no_tensor(group: Any, group_index: int, index: int, param: Any) -> AssertionError:

@@ -77,7 +77,7 @@ typedef struct Backend {
      * 16 bits in fp32 per addition), 0 = assign (last wins). AMP_BAD_INDEX before anything is written. */
     Slot index_put;
     /* gather: out[0][i][j] = in[0][index[i][j]][j] for the dimension in `dims`; in[1] = int64 index, out's shape.
-     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index. */
+     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index. AMP_BAD_POSITION: negative or too large. */
     Slot gather;
     /* tril triu: num[0] = diagonal (last two dims); flip: `dims`; arange linspace eye: out[0] from num; */
     Slot arrange;

@@ -37,13 +37,13 @@ static void odometer_next(Odometer *o) {
     }
 }
 
-static Status check_indices(const View *index, int64_t size) {
+static Status check_indices(const View *index, int64_t size, bool from_end) {
     Odometer o;
     odometer_start(&o, index->ndim, index->shape);
     odometer_add(&o, index, 0, index->data);
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t k = read_index(o.ptr[0]);
-        if (k < -size || k >= size) return AMP_BAD_INDEX;
+        if (k < (from_end ? -size : 0) || k >= size) return from_end ? AMP_BAD_INDEX : AMP_BAD_POSITION;
         odometer_next(&o);
     }
     return AMP_OK;
@@ -144,7 +144,7 @@ static Status set_blocks(Blocks *b, const Call *call, const View *table, const V
     b->nb = call->nlist ? call->list[0]->ndim : 0;
     for (int d = 0; d < b->nb; d++) b->positions *= call->list[0]->shape[d];
     for (int64_t k = 0; k < call->nlist; k++) {
-        Status status = check_indices(call->list[k], table->shape[k]);
+        Status status = check_indices(call->list[k], table->shape[k], true);
         if (status != AMP_OK) return status;
     }
     return AMP_OK;
@@ -174,7 +174,7 @@ static Status gather(const Call *call) {
     int dim = amp_first_dim(call->dims);
     int64_t size = in->ndim ? in->shape[dim] : 1, item = (int64_t)amp_itemsize(in->dtype),
             step = in->ndim ? in->stride[dim] * item : 0;
-    Status status = check_indices(index, size);
+    Status status = check_indices(index, size, false);
     if (status != AMP_OK) return status;
     Odometer o;
     odometer_start(&o, index->ndim, index->shape);
@@ -184,7 +184,7 @@ static Status gather(const Call *call) {
     if (index->ndim) o.step[0][dim] = 0; /* along `dim` the index moves the source */
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t k = read_index(o.ptr[1]);
-        memcpy(o.ptr[2], o.ptr[0] + (k < 0 ? k + size : k) * step, (size_t)item);
+        memcpy(o.ptr[2], o.ptr[0] + k * step, (size_t)item);
         odometer_next(&o);
     }
     return AMP_OK;
@@ -195,7 +195,7 @@ static Status scatter_add(const Call *call) {
     int dim = amp_first_dim(call->dims);
     int64_t size = out->ndim ? out->shape[dim] : 1;
     int64_t step = out->ndim ? out->stride[dim] * (int64_t)amp_itemsize(out->dtype) : 0;
-    Status status = check_indices(index, size);
+    Status status = check_indices(index, size, false);
     if (status != AMP_OK) return status;
     Odometer o;
     odometer_start(&o, index->ndim, index->shape);
@@ -205,7 +205,7 @@ static Status scatter_add(const Call *call) {
     if (index->ndim) o.step[2][dim] = 0;
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t k = read_index(o.ptr[1]);
-        add_one(out->dtype, o.ptr[2] + (k < 0 ? k + size : k) * step, o.ptr[0]);
+        add_one(out->dtype, o.ptr[2] + k * step, o.ptr[0]);
         odometer_next(&o);
     }
     return AMP_OK;

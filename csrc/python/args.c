@@ -129,7 +129,11 @@ int args_compile(OpRow *row) {
             if (p->kind == ARG_TENSOR && !strcmp(p->name, "out")) {
                 row->out_index = (int8_t)row->nparams;
             } else if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) {
-                row->ntensors++;
+                if (row->ntensors == AMP_MAX_IN) {
+                    PyErr_Format(PyExc_SystemError, "ops.def: %s has more than %d tensors", row->id, AMP_MAX_IN);
+                    return -1;
+                }
+                row->tensor[row->ntensors++] = row->nparams;
             } else if (p->kind != ARG_ANY && p->kind != ARG_DTYPE && row->nnumbers < AMP_MAX_NUM) {
                 row->number[row->nnumbers++] = row->nparams;
             } else if (p->kind == ARG_DTYPE) {
@@ -284,7 +288,8 @@ static int to_tensor_list(PyObject *o, ArgFrame *f, Arg *arg) {
 }
 
 static int to_number(PyObject *o, Arg *arg, uint8_t kind) {
-    bool scalar_tensor = tensor_check(o) && ((Tensor *)o)->v.numel == 1;
+    /* A tensor that requires grad stays a tensor: as a number its gradient would be lost. */
+    bool scalar_tensor = tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && !tensor_requires_grad((Tensor *)o);
     if (!is_number(o) && !array_scalar_check(o) && !scalar_tensor) {
         return 0;
     }

@@ -148,7 +148,7 @@ int run_ARANGE(OpCall *c) {
     Number start = single ? number_int(0) : c->arg[0].num, end = c->arg[single ? 0 : 1].num,
            step = single ? number_int(1) : c->arg[2].num;
     bool whole = start.kind <= NUMBER_INT && end.kind <= NUMBER_INT && step.kind <= NUMBER_INT;
-    if (step.f == 0.0) {
+    if (!(step.f > 0.0 || step.f < 0.0)) {
         PyErr_SetString(PyExc_RuntimeError, "step must be nonzero");
         return -1;
     }
@@ -162,8 +162,12 @@ int run_ARANGE(OpCall *c) {
     }
     double count = ceil((end.f - start.f) / step.f);
     if (whole) {
-        int64_t span = end.i - start.i, sign = step.i > 0 ? 1 : -1;
-        count = (double)((span + step.i - sign) / step.i);
+        int64_t span, sign = step.i > 0 ? 1 : -1;
+        if (__builtin_sub_overflow(end.i, start.i, &span)) {
+            PyErr_SetString(PyExc_RuntimeError, "invalid size, possible overflow?");
+            return -1;
+        }
+        count = (double)(span / step.i + (span % step.i != 0 && (span > 0) == (sign > 0)));
     }
     if (count > 9e18) {
         PyErr_SetString(PyExc_RuntimeError, "invalid size, possible overflow?");
@@ -172,8 +176,8 @@ int run_ARANGE(OpCall *c) {
     int64_t n = (int64_t)count;
     Arg size = arg_ints(&n, 1);
     Tensor *t = make(c, &size, whole ? AMP_INT64 : amp_state.default_dtype, AMP_CPU);
-    Number num[2] = {start, step};
-    return t && arrange(t, OP_arange, 2, num) == 0 ? finish(c, t) : -1;
+    Number num[3] = {start, end, step};
+    return t && arrange(t, OP_arange, 3, num) == 0 ? finish(c, t) : -1;
 }
 
 int run_LINSPACE(OpCall *c) {

@@ -26,6 +26,10 @@ int run_TO_COPY(OpCall *c) {
 }
 
 /* Writes `from` (broadcast) over the in-place target. */
+static bool same_elements(const View *a, const View *b) {
+    return a->data == b->data && a->dtype == b->dtype && !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
+}
+
 static int overwrite(OpCall *c, Tensor *from) {
     Tensor *to = c->out;
     int64_t joined[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
@@ -41,12 +45,12 @@ static int overwrite(OpCall *c, Tensor *from) {
         Py_XDECREF(b);
         return -1;
     }
-    if (amp_has_internal_overlap(&to->v)) {
+    if (c->row->op != OP_fill && amp_has_internal_overlap(&to->v)) { /* one value may be written twice */
         return amp_raise(AMP_OVERLAP, c->row->name);
     }
     View v = broadcast_view(&from->v, to->v.ndim, to->v.shape, strides);
     Tensor *apart = NULL;
-    if (to->v.device == from->v.device && amp_ranges_meet(&to->v, &from->v) && to->v.data != from->v.data) {
+    if (to->v.device == from->v.device && amp_ranges_meet(&to->v, &from->v) && !same_elements(&to->v, &v)) {
         apart = tensor_new(from->v.ndim, from->v.shape, from->v.dtype, from->v.device);
         if (!apart || raw_copy(&apart->v, &from->v) < 0) {
             Py_XDECREF(apart);
@@ -70,12 +74,7 @@ int run_FILL(OpCall *c) {
     return overwrite(c, c->arg[1].t);
 }
 
-int run_ZERO(OpCall *c) {
-    if (amp_has_internal_overlap(&c->out->v)) {
-        return amp_raise(AMP_OVERLAP, c->row->name);
-    }
-    return raw_fill(c->out, number_int(0)) < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(c->out));
-}
+int run_ZERO(OpCall *c) { return raw_fill(c->out, number_int(0)) < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(c->out)); }
 
 /* A 1-d tensor without elements joins anything, as in PyTorch. */
 static bool skipped(const Tensor *t) { return t->v.ndim == 1 && t->v.shape[0] == 0; }
@@ -84,7 +83,7 @@ int run_CAT(OpCall *c) {
     int n = c->arg[0].n;
     Tensor *const *t = c->arg[0].ts;
     if (n == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "cat(): expected a non-empty list of Tensors");
+        PyErr_SetString(PyExc_ValueError, "cat(): expected a non-empty list of Tensors");
         return -1;
     }
     const Tensor *model = t[0];
@@ -256,6 +255,22 @@ int run_SCATTER_ADD(OpCall *c) {
     return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, index->v.numel * 16, c->row->name);
 }
 
+/* index_select, unlike x[index], does not count from the end. index: 1-d, int64. */
+static int count_from_zero(const Tensor *index) {
+    const char *p = index->v.data;
+    for (int64_t i = 0; index->v.device != AMP_META && i < index->v.numel;
+         i++, p += index->v.stride[0] * (int64_t)sizeof(int64_t)) {
+        int64_t k;
+        memcpy(&k, p, sizeof k);
+        if (k < 0) {
+            PyErr_Format(PyExc_IndexError, "index out of range in self: index_select() does not count from the end, got %lld",
+                         (long long)k);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int run_INDEX_SELECT(OpCall *c) {
     Tensor *in = c->arg[0].t, *index = c->arg[2].t;
     int dim = wrap_dim(c->arg[1].i, in->v.ndim);
@@ -269,7 +284,7 @@ int run_INDEX_SELECT(OpCall *c) {
     }
     int64_t one = index->v.numel;
     Tensor *wide = call_cast(index, AMP_INT64), *line = wide ? call_reshape(wide, 1, &one) : NULL, *result = NULL;
-    if (line) {
+    if (line && count_from_zero(line) == 0) {
         Arg arg[MAX_ARGS] = {arg_tensor(in), {.kind = ARG_TENSORS, .n = 1, .ts = &line}, arg_int(dim), arg_int(1)};
         result = run_op_tensor(OP_index, arg);
     }

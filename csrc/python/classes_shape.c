@@ -135,6 +135,9 @@ int run_FLATTEN(OpCall *c) {
         PyErr_SetString(PyExc_RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim");
         return -1;
     }
+    if (first == last && t->v.ndim) { /* nothing to merge: the tensor itself */
+        return result_set(c, (Tensor *)Py_NewRef(t));
+    }
     int64_t shape[AMP_MAX_DIMS], merged = 1;
     int n = 0;
     for (int d = 0; d < t->v.ndim; d++) {

@@ -395,7 +395,8 @@ static int finish_leaf(Task *t, TaskSlot *s) {
     for (int c = 0; c < t->ncapture; c++) {
         captured |= t->capture[c].key == s->key;
     }
-    int failed = t->accumulate && (!t->ncapture || captured) ? accumulate(t, leaf, *sum) : 0;
+    bool wanted = t->accumulate && (!t->ncapture || captured) && tensor_requires_grad(leaf); /* it may have been frozen since */
+    int failed = wanted ? accumulate(t, leaf, *sum) : 0;
     Py_CLEAR(*sum);
     return failed;
 }

@@ -129,8 +129,6 @@ Node *node_new(int op, int nin, int nout, int narg) {
     }
     for (int i = 0; i < nin + nout; i++) {
         n->in[i].ndim = 0;
-        n->in[i].dtype = AMP_FLOAT32;
-        n->in[i].device = AMP_CPU;
         n->in[i].shape = n->in[i].inline_shape;
     }
     PyObject_GC_Track((PyObject *)n);
@@ -301,10 +299,14 @@ static void track(Tensor *t) {
 static int copy_args(Node *n, const Arg *arg) {
     for (int i = 0; i < n->narg; i++) {
         Arg *to = &n->arg[i];
-        *to = arg[i];
-        if (arg[i].kind == ARG_TENSOR || arg[i].kind == ARG_TENSORS || arg[i].kind == ARG_ANY) {
+        if (arg[i].kind == ARG_TENSOR || arg[i].kind == ARG_TENSORS || arg[i].kind == ARG_ANY || arg[i].kind == ARG_NONE) {
+            to->kind = arg[i].kind;
+            to->n = arg[i].n;
             to->o = NULL;
-        } else if (arg[i].kind == ARG_INTS) {
+            continue;
+        }
+        *to = arg[i];
+        if (arg[i].kind == ARG_INTS) {
             size_t bytes = (size_t)arg[i].n * sizeof(int64_t);
             to->ints = PyMem_Malloc(bytes ? bytes : 1);
             if (to->ints && bytes) {
@@ -447,18 +449,18 @@ static int note_layout(Node *n, const Tensor *input) {
 }
 
 /* Whether the call's results get a node. */
-static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg, int narg) {
+static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg) {
     bool wanted = false, floating = false;
     if (!amp_grad_enabled || row->derivative == d_none) {
         return false;
     }
-    for (int i = 0; i < narg && !wanted; i++) {
-        if (arg[i].kind == ARG_TENSOR) {
-            wanted = i != row->out_index && tensor_requires_grad(arg[i].t);
-        } else if (arg[i].kind == ARG_TENSORS) {
-            for (int k = 0; k < arg[i].n && !wanted; k++) {
-                wanted = tensor_requires_grad(arg[i].ts[k]);
-            }
+    for (int i = 0; i < row->ntensors && !wanted; i++) {
+        const Arg *a = &arg[row->tensor[i]];
+        if (a->kind == ARG_TENSOR) {
+            wanted = tensor_requires_grad(a->t);
+        }
+        for (int k = 0; a->kind == ARG_TENSORS && k < a->n && !wanted; k++) {
+            wanted = tensor_requires_grad(a->ts[k]);
         }
     }
     for (int i = 0; wanted && i < call->nresult; i++) {
@@ -470,7 +472,7 @@ static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg, int 
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
     Tensor *few[MAX_INPUTS], **in = few;
     int n = 0, total = 0;
-    bool wanted = is_wanted(row, call, arg, narg);
+    bool wanted = is_wanted(row, call, arg);
     Node *node = NULL;
     if (!wanted && !call->is_view) {
         if (call->inplace) {
@@ -478,22 +480,21 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
         }
         return 0;
     }
-    for (int i = 0; i < narg; i++) {
-        total += arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
+    for (int i = 0; i < row->ntensors; i++) {
+        const Arg *a = &arg[row->tensor[i]];
+        total += a->kind == ARG_TENSOR ? 1 : a->kind == ARG_TENSORS ? a->n : 0;
     }
     if (total > MAX_INPUTS && !(in = PyMem_Malloc((size_t)total * sizeof *in))) {
         PyErr_NoMemory();
         return -1;
     }
-    for (int i = 0; i < narg; i++) {
-        if (i == row->out_index) {
-            continue;
-        }
-        if (arg[i].kind == ARG_TENSOR) {
-            in[n++] = arg[i].t;
-        } else if (arg[i].kind == ARG_TENSORS) {
-            memcpy(in + n, arg[i].ts, (size_t)arg[i].n * sizeof *in);
-            n += arg[i].n;
+    for (int i = 0; i < row->ntensors; i++) {
+        const Arg *a = &arg[row->tensor[i]];
+        if (a->kind == ARG_TENSOR) {
+            in[n++] = a->t;
+        } else if (a->kind == ARG_TENSORS) {
+            memcpy(in + n, a->ts, (size_t)a->n * sizeof *in);
+            n += a->n;
         }
     }
     int failed = 0;
@@ -518,7 +519,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
         if (row->op == OP_as_strided && note_layout(node, in[0]) < 0) {
             goto done;
         }
-        if (copy_args(node, arg) < 0 || save_tensors(node, row, call, n, in) < 0 ||
+        if (copy_args(node, arg) < 0 || (row->saves & ~SAVE_META && save_tensors(node, row, call, n, in) < 0) ||
             (row->saves & SAVE_LIST && save_list(node, arg, narg) < 0) || link_results(call, node) < 0) {
             goto done;
         }

@@ -137,8 +137,7 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
         if (!same && !read && resize_output(out, ndim, shape) < 0) {
             return NULL;
         }
-        bool constant = c->row->op == OP_fill || c->row->op == OP_zero; /* one value: shared elements may be written twice */
-        if (!constant && amp_has_internal_overlap(&out->v)) {
+        if (amp_has_internal_overlap(&out->v)) {
             amp_raise(AMP_OVERLAP, c->row->name);
             return NULL;
         }
@@ -386,7 +385,8 @@ static PyObject *pack_results(OpCall *c) {
     return tuple;
 }
 
-/* In place, a derivative that reads input 0 needs it as it was before the write. */
+/* In place, a derivative that reads input 0 needs it as it was before the write: its values, and its history for the second
+ * derivative. */
 static int keep_original(OpCall *c) {
     uint16_t saves = c->row->saves;
     Tensor *self = c->out;
@@ -398,8 +398,40 @@ static int keep_original(OpCall *c) {
     if (!needed) {
         return 0;
     }
-    c->original = tensor_new(self->v.ndim, self->v.shape, self->v.dtype, self->v.device);
-    return c->original ? raw_copy(&c->original->v, &self->v) : -1;
+    Tensor *original = c->original = tensor_new(self->v.ndim, self->v.shape, self->v.dtype, self->v.device);
+    if (!original || raw_copy(&original->v, &self->v) < 0) {
+        return -1;
+    }
+    return tensor_requires_grad(self) ? tensor_history(self, &original->fn, &original->out_nr) : 0;
+}
+
+static bool any_requires_grad(const OpCall *c) {
+    bool any = tensor_requires_grad(c->out);
+    for (int i = 0; i < c->row->nparams && !any; i++) {
+        if (c->arg[i].kind == ARG_TENSOR) {
+            any = tensor_requires_grad(c->arg[i].t);
+        }
+        for (int k = 0; c->arg[i].kind == ARG_TENSORS && k < c->arg[i].n && !any; k++) {
+            any = tensor_requires_grad(c->arg[i].ts[k]);
+        }
+    }
+    return any;
+}
+
+/* In place, what the graph could not keep is refused before anything is written. */
+static int check_keeping(const OpCall *c) {
+    uint16_t saves = c->row->saves;
+    bool self_needs = tensor_requires_grad(c->out);
+    for (int i = 1; i < c->row->nparams && i < 4; i++) {
+        bool kept = (saves & (SAVE_IN0 << i)) || (i == 1 && saves & SAVE_CROSS && self_needs);
+        if (kept && c->arg[i].kind == ARG_TENSOR && (self_needs || tensor_requires_grad(c->arg[i].t)) &&
+            c->arg[i].t->flags & TENSOR_INFERENCE) {
+            PyErr_SetString(PyExc_RuntimeError,
+                            "Inference tensors cannot be saved for backward. Make a clone() outside inference mode and use that");
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static PyObject *run_core(OpCall *c, int narg) {
@@ -407,14 +439,14 @@ static PyObject *run_core(OpCall *c, int narg) {
     if (c->out && c->inplace && check_inplace(row, c->out) < 0) {
         return NULL;
     }
-    if (c->out && !c->inplace && grad_recording() && tensor_requires_grad(c->out)) {
+    if (c->out && !c->inplace && grad_recording() && any_requires_grad(c)) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                      "requires grad",
                      row->name);
         return NULL;
     }
-    if (c->inplace && keep_original(c) < 0) {
+    if (c->inplace && ((grad_recording() && check_keeping(c) < 0) || keep_original(c) < 0)) {
         return NULL;
     }
     if (row->run(c) < 0 || deliver_output(c) < 0) {

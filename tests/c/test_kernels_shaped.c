@@ -289,7 +289,7 @@ static void test_index(void) {
     CHECK(amp_cpu_backend.gather(&scatter) == AMP_OK && get(&x, 5) == 15 && get(&x, 3) == 6, "scatter_add: %g %g", get(&x, 5),
           get(&x, 3));
     set(&i, 0, 4);
-    CHECK(amp_cpu_backend.gather(&call) == AMP_BAD_INDEX, "gather out of range");
+    CHECK(amp_cpu_backend.gather(&call) == AMP_BAD_POSITION, "gather out of range");
     free(x.memory), free(i.memory), free(y.memory);
 }
 

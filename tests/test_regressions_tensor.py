@@ -1,0 +1,186 @@
+"""Faults that random programs and hostile arguments found: tensors, views, in-place ops, the backward pass."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import ampnative as torch
+
+
+class TestSizesBeyondMemory:
+    def test_as_strided_overflow_is_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+            torch.as_strided(torch.ones(4), (2**33,), (2**31,))
+
+    def test_narrow_length_overflow_is_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="exceeds dimension size"):
+            torch.ones(4).narrow(0, 1, 2**63 - 1)
+
+    def test_expand_overflow_is_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
+            torch.ones(1).expand(2**40, 2**40)
+
+    def test_expand_of_nothing_may_be_huge(self) -> None:
+        assert torch.ones(1, 1, 0).expand(2**40, 2**40, 0).numel() == 0
+
+    def test_view_as_wider_format_needs_an_aligned_start(self) -> None:
+        x = torch.arange(6, dtype=torch.int16)
+        assert x[2:].view(torch.int32).storage_offset() == 1
+        with pytest.raises(RuntimeError, match="storage_offset"):
+            x[1:5].view(torch.int32)
+
+
+class TestArange:
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [((2, 10, 3), [2, 5, 8]), ((5, 0, -2), [5, 3, 1]), ((0, 6, 2), [0, 2, 4]), ((3,), [0, 1, 2]), ((4, 4, -1), [])],
+    )
+    def test_whole_steps(self, arguments: tuple[int, ...], expected: list[int]) -> None:
+        assert torch.arange(*arguments).tolist() == expected
+
+    def test_fractional_step(self) -> None:
+        assert np.array_equal(torch.arange(0, 1, 0.25).numpy(), np.float32([0, 0.25, 0.5, 0.75]))
+        assert torch.arange(1, -1, -0.5).tolist() == [1.0, 0.5, 0.0, -0.5]
+
+    def test_bad_steps(self) -> None:
+        for step in (0, float("nan")):
+            with pytest.raises(RuntimeError, match="step must be nonzero"):
+                torch.arange(0, 1, step)
+        with pytest.raises(RuntimeError, match="invalid size"):
+            torch.arange(-(2**63), 2**63 - 1, 1)
+
+
+class TestData:
+    def test_own_data_with_many_dimensions(self) -> None:
+        x = torch.ones(1, 1, 1, 1, 1, 1, 1, 2)
+        x.data = x
+        assert tuple(x.shape) == (1, 1, 1, 1, 1, 1, 1, 2) and x.sum().item() == 2
+
+    def test_integers_cannot_replace_what_requires_grad(self) -> None:
+        w = torch.ones(4, requires_grad=True)
+        with pytest.raises(RuntimeError, match="must be floating point"):
+            w.data = torch.ones(4, dtype=torch.int64)
+        assert w.dtype == torch.float32
+
+    def test_a_view_with_new_data_leaves_its_base_alone(self) -> None:
+        x = torch.ones(4, requires_grad=True) * 1
+        v = x[1:]
+        v.data = torch.zeros(3)
+        v.mul_(2)
+        x.sum().backward()
+        assert x.tolist() == [1, 1, 1, 1] and v.tolist() == [0, 0, 0]
+
+    def test_cached_cast_of_the_old_data_is_dropped(self) -> None:
+        w, x = torch.ones(2, 2, requires_grad=True), torch.ones(1, 2)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            first = torch.nn.functional.linear(x, w)
+            w.data = torch.full((2, 2), 3.0)
+            second = torch.nn.functional.linear(x, w)
+        assert first.tolist() == [[2, 2]] and second.tolist() == [[6, 6]]
+
+
+class TestOut:
+    def test_an_input_of_another_shape_is_no_output(self) -> None:
+        x = torch.ones(1, 3)
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            torch.add(x, torch.ones(4, 3), out=x)
+        assert x.tolist() == [[1, 1, 1]]
+
+    @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+    def test_a_reduced_input_is_read_before_it_is_resized(self) -> None:
+        x = torch.ones(50, 30)
+        torch.sum(x, 0, out=x)
+        assert x.tolist() == [50.0] * 30
+        y = torch.ones(5, 3)
+        torch.mm(y, torch.ones(3, 2), out=y)
+        assert y.tolist() == [[3.0, 3.0]] * 5
+
+    def test_inputs_that_require_grad_are_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            torch.add(torch.ones(2, requires_grad=True), 1, out=torch.empty(2))
+
+
+class TestInPlace:
+    def test_one_value_may_be_written_to_shared_elements(self) -> None:
+        x = torch.ones(1).expand(3)
+        assert x.fill_(2).tolist() == [2, 2, 2] and x.zero_().tolist() == [0, 0, 0]
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            x.copy_(torch.ones(3))
+
+    def test_copy_of_the_own_transpose(self) -> None:
+        x = torch.arange(9.0).reshape(3, 3)
+        x.copy_(x.t())
+        assert x.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+    def test_nothing_is_written_when_the_graph_could_not_keep_an_operand(self) -> None:
+        with torch.inference_mode():
+            factor = torch.full((4,), 3.0)
+        x = torch.ones(4, requires_grad=True) * 1
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+            x.mul_(factor)
+        assert x.tolist() == [1, 1, 1, 1] and x._version == 0
+
+
+class TestHistory:
+    def test_a_view_whose_base_got_a_history_is_no_leaf(self) -> None:
+        x = torch.ones(4)
+        v = x[1:]
+        x.mul_(torch.ones(4, requires_grad=True))
+        assert v.requires_grad and not v.is_leaf
+        with pytest.raises(RuntimeError, match="leaf variables"):
+            v.requires_grad_(False)
+
+    @pytest.mark.parametrize("wrong", [torch.ones(2), torch.ones(3, dtype=torch.float64)], ids=["size", "type"])
+    def test_hooks_keep_shape_and_dtype(self, wrong: torch.Tensor) -> None:
+        for leaf in (True, False):
+            x = torch.ones(3, requires_grad=True)
+            y = x * 2
+            (x if leaf else y).register_hook(lambda g: wrong)
+            with pytest.raises(RuntimeError, match="has changed the (size|type) of value"):
+                y.sum().backward()
+            assert x.grad is None
+
+    def test_a_leaf_frozen_after_the_forward_pass_gets_no_gradient(self) -> None:
+        x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        y = (x * w).sum()
+        x.requires_grad_(False)
+        y.backward()
+        assert x.grad is None and w.grad.tolist() == [1, 1]
+
+    def test_clamp_passes_gradients_to_a_single_bound(self) -> None:
+        x, low = torch.tensor([1.0, 5.0], requires_grad=True), torch.tensor(3.0, requires_grad=True)
+        x.clamp(min=low).sum().backward()
+        assert x.grad.tolist() == [0, 1] and low.grad.item() == 1
+
+    def test_attributes_may_form_a_cycle(self) -> None:
+        class Token:
+            pass
+
+        x, token = torch.ones(3), Token()
+        dead = weakref.ref(token)
+        x.me, x.token = x, token
+        del x, token
+        gc.collect()
+        assert dead() is None
+
+
+class TestIndices:
+    def test_byte_masks_use_up_their_dimensions(self) -> None:
+        x = torch.arange(8).reshape(2, 2, 2)
+        assert x[..., torch.tensor([[1, 0], [0, 1]], dtype=torch.uint8)].tolist() == [[0, 3], [4, 7]]
+
+    def test_gather_and_index_select_do_not_count_from_the_end(self) -> None:
+        x, back = torch.ones(3, 3), torch.tensor([[-1]])
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.gather(0, back)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.scatter_add(0, back, torch.ones(1, 1))
+        with pytest.raises(IndexError, match="out of range"):
+            torch.index_select(x, 0, back[0])
+        assert x[torch.tensor([-1])].shape == (1, 3)
+
+    def test_nothing_to_join(self) -> None:
+        with pytest.raises(ValueError, match="non-empty list"):
+            torch.cat([])
