@@ -173,6 +173,14 @@ def test_apply_train_requires_grad():
     assert not any(p.requires_grad for p in net.parameters())
 
 
+def test_copied_parameters_have_no_gradient():
+    layer = nn.Linear(2, 2)
+    layer(torch.ones(1, 2)).sum().backward()
+    twin = copy.deepcopy(layer)
+    assert layer.weight.grad is not None and twin.weight.grad is None
+    assert torch.equal(twin.weight, layer.weight) and twin.weight.requires_grad and twin.weight.is_leaf
+
+
 @pytest.mark.parametrize("copier", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies_are_independent_and_linked(copier):
     net = nn.Sequential(Net(), nn.ReLU())

@@ -114,6 +114,8 @@ static inline void amp_call_init(Call *c, int op) {
 /* view.c */
 int64_t amp_numel(int ndim, const int64_t *shape); /* -1 on overflow of int64 */
 bool amp_is_contiguous(int ndim, const int64_t *shape, const int64_t *stride);
+/* True if the elements fill their range exactly, in whatever order of dimensions. */
+bool amp_is_dense(const View *v);
 void amp_contiguous_strides(int ndim, const int64_t *shape, int64_t *stride);
 /* Drops dimensions of size 1 and merges neighbours that are dense for all `n` views at once (all have the same shape).
  * shape/strides are written to the caller's arrays [AMP_MAX_DIMS]; returns the new number of dimensions. */

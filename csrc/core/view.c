@@ -104,3 +104,20 @@ int amp_broadcast_shapes(int nda, const int64_t *a, int ndb, const int64_t *b, i
     for (int d = 0; d < nd; d++) out[d] = size[d];
     return nd;
 }
+
+bool amp_is_dense(const View *v) {
+    uint64_t seen = 0;
+    int64_t expected = 1;
+    for (int k = 0; k < v->ndim; k++) { /* the next dimension outward is the one whose stride is the extent so far */
+        int d = 0;
+        while (d < v->ndim && ((seen >> d) & 1 || v->shape[d] == 1 || v->stride[d] != expected)) {
+            d++;
+        }
+        if (d == v->ndim) {
+            break;
+        }
+        seen |= (uint64_t)1 << d;
+        expected *= v->shape[d];
+    }
+    return expected == v->numel;
+}

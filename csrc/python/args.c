@@ -257,7 +257,13 @@ int args_int_list(PyObject *o, ArgFrame *f, Arg *arg) {
     arg->ints = room;
     arg->n = (int32_t)n;
     for (Py_ssize_t i = 0; i < n; i++) {
-        int ok = to_int(PySequence_Fast_GET_ITEM(o, i), &room[i]);
+        if (i >= PySequence_Fast_GET_SIZE(o)) { /* an item's __index__ shortened the list */
+            PyErr_SetString(PyExc_RuntimeError, "the list of integers changed its size while it was read");
+            return -1;
+        }
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(o, i));
+        int ok = to_int(item, &room[i]);
+        Py_DECREF(item);
         if (ok <= 0) {
             return ok;
         }
@@ -270,6 +276,13 @@ static int to_tensor_list(PyObject *o, ArgFrame *f, Arg *arg) {
         return 0;
     }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    if (PyList_Check(o)) { /* the frame holds the tensors: another thread may clear the list while the op runs */
+        if (f->ntemps == FRAME_TEMPS || !(o = PyList_AsTuple(o))) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        f->temps[f->ntemps++] = o;
+        n = PyTuple_GET_SIZE(o);
+    }
     Tensor **room = frame_room(f, &f->ntensors, FRAME_TENSORS, (char *)f->tensors, n, sizeof *room);
     if (!room) {
         return -1;

@@ -14,6 +14,10 @@ typedef enum Aliasing { ALIAS_ELEMENTWISE, ALIAS_NEVER } Aliasing;
 /* A tensor to write result i into, stored in c->result[i]: the given output where shape, dtype and overlap allow it, else a new one that
  * run_op copies over afterwards. Raises for a target that cannot take the result. Borrowed, or NULL. */
 Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, int device, Aliasing aliasing);
+/* Gives a tensor that was just made model's order of dimensions in memory (same shape): what element-wise ops, copies and *_like keep.
+ * result_keep_layout leaves a given output as it is. */
+void result_keep_layout(const OpCall *c, Tensor *out, const Tensor *model);
+void tensor_keep_layout(Tensor *out, const Tensor *model);
 /* Stores a finished tensor (reference taken over; NULL = failed) as the result. 0 or -1. */
 int result_set(OpCall *c, Tensor *t);
 

@@ -209,6 +209,7 @@ int run_LIKE(OpCall *c) {
     if (!t) {
         return -1;
     }
+    result_keep_layout(c, t, in);
     Number unit[2] = {number_float(0.0), number_float(1.0)};
     switch (c->row->op) {
     case OP_zeros_like:

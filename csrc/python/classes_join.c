@@ -3,15 +3,23 @@
 
 #include "classes.h"
 
+/* memory_format: anything given asks for row-major order; without it the order of dimensions in memory stays. */
 int run_CLONE(OpCall *c) {
     Tensor *t = c->arg[0].t;
     Tensor *out = result_new(c, 0, t->v.ndim, t->v.shape, t->v.dtype, t->v.device, ALIAS_NEVER);
+    if (out && c->arg[1].kind != ARG_ANY) {
+        result_keep_layout(c, out, t);
+    }
     return out ? raw_copy(&out->v, &t->v) : -1;
 }
 
 int run_CONTIGUOUS(OpCall *c) {
     Tensor *t = c->arg[0].t;
-    return result_set(c, t->v.layout & LAYOUT_CONTIGUOUS ? (Tensor *)Py_NewRef(t) : call_clone(t));
+    if (t->v.layout & LAYOUT_CONTIGUOUS) {
+        return result_set(c, (Tensor *)Py_NewRef(t));
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(t), {.kind = ARG_ANY, .o = Py_True}};
+    return result_set(c, run_op_tensor(OP_clone, arg));
 }
 
 int run_TO_COPY(OpCall *c) {
@@ -22,6 +30,9 @@ int run_TO_COPY(OpCall *c) {
         return -1;
     }
     Tensor *out = tensor_new(t->v.ndim, t->v.shape, dtype, device);
+    if (out) {
+        tensor_keep_layout(out, t);
+    }
     return result_set(c, out) < 0 ? -1 : raw_copy(&out->v, &t->v); /* emulated cuda: both memories are the host's */
 }
 

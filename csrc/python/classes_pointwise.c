@@ -72,6 +72,7 @@ int run_UNARY(OpCall *c) {
     if (!out) {
         return -1;
     }
+    result_keep_layout(c, out, in);
     Tensor *x = raw_cast(in, compute);
     if (!x) {
         return -1;
@@ -158,6 +159,12 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     Tensor *out = result_new(c, 0, ndim, shape, out_dtype, device, ALIAS_ELEMENTWISE);
     if (!out) {
         return -1;
+    }
+    for (int i = 0; i < n; i++) { /* the first operand of the result's shape decides */
+        if (same_shape(t[i], out)) {
+            result_keep_layout(c, out, t[i]);
+            break;
+        }
     }
     Call call;
     amp_call_init(&call, c->row->op);

@@ -1,6 +1,7 @@
 /* Products: checks of shapes and dtypes, then the gemm slot on 2-d or 3-d views. */
 #include <string.h>
 
+#include "../core/autocast.h"
 #include "classes.h"
 
 static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
@@ -10,6 +11,17 @@ static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
     PyErr_Format(PyExc_RuntimeError,
                  "%s: expected m1 and m2 to have the same dtype, but got: %s != %s. Cast one with .to(), or use autocast",
                  c->row->name, amp_dtype_info[a->v.dtype].name, amp_dtype_info[b->v.dtype].name);
+    return -1;
+}
+
+/* Products write no other dtype than their own. */
+static int check_out(const OpCall *c, int dtype) {
+    if (!c->out || c->inplace || c->out->v.dtype == dtype) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: Expected out tensor to have dtype %s, but got %s instead. Calls with out= are not cast by autocast",
+                 c->row->name, amp_dtype_info[dtype].name, amp_dtype_info[c->out->v.dtype].name);
     return -1;
 }
 
@@ -89,7 +101,7 @@ static int run_matrix(OpCall *c, int ndim) {
     } else {
         shape[2] = b->v.shape[2];
     }
-    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    Tensor *out = check_out(c, a->v.dtype) < 0 ? NULL : result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
     return out ? product(c, &a->v, &b->v, NULL, &out->v, number_float(0.0), number_float(1.0)) : -1;
 }
 
@@ -121,7 +133,7 @@ int run_MV(OpCall *c) {
         return -1;
     }
     int device = common_device(c);
-    if (device < 0 || same_dtypes(c, a, x) < 0) {
+    if (device < 0 || same_dtypes(c, a, x) < 0 || check_out(c, a->v.dtype) < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, 1, a->v.shape, a->v.dtype, device, ALIAS_NEVER);
@@ -151,7 +163,7 @@ int run_DOT(OpCall *c) {
                      (long long)a->v.shape[0], (long long)b->v.shape[0], (long long)a->v.shape[0], (long long)b->v.shape[0]);
         return -1;
     }
-    int device = common_device(c);
+    int device = check_out(c, a->v.dtype) < 0 ? -1 : common_device(c);
     Tensor *out = device < 0 ? NULL : result_new(c, 0, 0, NULL, a->v.dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
@@ -195,7 +207,7 @@ int run_ADDMM(OpCall *c) {
         }
         return -1;
     }
-    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    Tensor *out = check_out(c, a->v.dtype) < 0 ? NULL : result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
     }
@@ -204,7 +216,13 @@ int run_ADDMM(OpCall *c) {
     return product(c, &a->v, &b->v, &addend, &out->v, c->arg[3].num, c->arg[4].num);
 }
 
+/* addmm does the work but not by its own policy: on the CPU addmv is on no list. */
 int run_ADDMV(OpCall *c) {
+    if (check_out(c, c->arg[1].t->v.dtype) < 0) {
+        return -1;
+    }
+    uint8_t mode = amp_mode;
+    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA);
     Tensor *x = call_unsqueeze(c->arg[2].t, 1), *in = call_unsqueeze(c->arg[0].t, c->arg[0].t->v.ndim ? -1 : 0), *result = NULL;
     if (x && in) {
         Arg arg[MAX_ARGS] = {arg_tensor(in), arg_tensor(c->arg[1].t), arg_tensor(x), c->arg[3], c->arg[4]};
@@ -212,6 +230,7 @@ int run_ADDMV(OpCall *c) {
         result = column ? call_reshape(column, 1, &column->v.shape[0]) : NULL;
         Py_XDECREF(column);
     }
+    amp_mode = mode;
     Py_XDECREF(x);
     Py_XDECREF(in);
     return result_set(c, result);
@@ -376,6 +395,9 @@ int run_MATMUL(OpCall *c) {
     }
     if (a->v.dtype != b->v.dtype) {
         return same_dtypes(c, a, b);
+    }
+    if (check_out(c, a->v.dtype) < 0) {
+        return -1;
     }
     if (na == 1 && nb == 1) {
         result = call_binary(OP_dot, a, b);

@@ -115,7 +115,7 @@ int run_RESHAPE(OpCall *c) {
         return -1;
     }
     int n = c->arg[1].n;
-    Tensor *source = view_strides(t, n, shape, stride) ? (Tensor *)Py_NewRef(t) : call_clone(t);
+    Tensor *source = view_strides(t, n, shape, stride) ? (Tensor *)Py_NewRef(t) : call_contiguous(t);
     if (!source) {
         return -1;
     }

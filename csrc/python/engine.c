@@ -34,6 +34,7 @@ typedef struct Task {
     int64_t mask;
     int64_t *heap, nheap;
     bool keep_graph, create_graph, accumulate;
+    Node *slices; /* while the node inside it runs */
     Capture *capture;
     int ncapture;
 } Task;
@@ -325,6 +326,19 @@ static int run_hooks(PyObject *hooks, Tensor **g) {
     return n < 0 ? -1 : 0;
 }
 
+/* A copy of g in the leaf's order of dimensions; not recorded. */
+static Tensor *gradient_copy(const Tensor *leaf, const Tensor *g) {
+    Tensor *copy = tensor_new(g->v.ndim, g->v.shape, g->v.dtype, g->v.device);
+    if (!copy) {
+        return NULL;
+    }
+    tensor_keep_layout(copy, leaf);
+    if (raw_copy(&copy->v, &g->v) < 0) {
+        Py_CLEAR(copy);
+    }
+    return copy;
+}
+
 /* Writes the finished gradient to leaf->grad: taken over if nobody else holds it, else copied; added if there is one already. */
 static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
     if (leaf->grad) {
@@ -348,7 +362,7 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
     } else {
         bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & LAYOUT_CONTIGUOUS && !g->base && !g->fn &&
                     !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
-        leaf->grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : call_clone(g);
+        leaf->grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
         if (!leaf->grad) {
             return -1;
         }
@@ -474,7 +488,10 @@ static int apply_slices(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     }
     part = strided_window(whole, s->view.ndim, s->view.shape, s->stride, s->offset - s->base_offset);
     copy = part ? call_clone(part) : NULL;
-    if (!copy || apply_node(t, s->inner, &copy, inner) < 0) {
+    t->slices = n;
+    int applied = copy ? apply_node(t, s->inner, &copy, inner) : -1;
+    t->slices = NULL;
+    if (applied < 0) {
         goto done;
     }
     for (int i = 1; i < n->nin; i++) {
@@ -505,7 +522,7 @@ done:
 static int apply_row(const Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
     Back b = {
-        .node = n, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
+        .node = n, .slices = t->slices, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
     b.owned = b.inline_owned;
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
     f(&b);

@@ -264,6 +264,9 @@ static Node *make_node(PyObject *args) {
             Py_CLEAR(node);
         }
     }
+    if (node) {
+        node_date(node);
+    }
     return node;
 }
 

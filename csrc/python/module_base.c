@@ -99,7 +99,9 @@ static PyObject *sequential_forward(PyObject *module, PyObject *const *args, Py_
         PyObject *key, *value;
         Py_ssize_t position = 0;
         while (x && PyDict_Next(args[0], &position, &key, &value)) {
+            Py_INCREF(value); /* its forward may take it out of the dict */
             x = chain(value, x);
+            Py_DECREF(value);
         }
         return x;
     }
@@ -109,7 +111,9 @@ static PyObject *sequential_forward(PyObject *module, PyObject *const *args, Py_
         return NULL;
     }
     for (Py_ssize_t i = 0; x && i < PySequence_Fast_GET_SIZE(fast); i++) {
-        x = chain(PySequence_Fast_GET_ITEM(fast, i), x);
+        PyObject *member = Py_NewRef(PySequence_Fast_GET_ITEM(fast, i));
+        x = chain(member, x);
+        Py_DECREF(member);
     }
     Py_DECREF(fast);
     return x;

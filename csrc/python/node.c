@@ -355,7 +355,9 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
                             "Inference tensors cannot be saved for backward. Make a clone() outside inference mode and use that");
             return -1;
         }
-        n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version};
+        /* What the call itself overwrote (y.mul_(y)) is not what the derivative needs: its version was the one before. */
+        uint32_t overwritten = call->inplace && t->st == call->out->st;
+        n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version - overwritten};
     }
     for (int i = 0; i < 2 && i < call->nresult; i++) {
         if (saves & (SAVE_OUT0 << i) && save_output(n, 4 + i, call->result[i]) < 0) {
@@ -386,6 +388,8 @@ static int save_list(Node *n, const Arg *arg, int narg) {
 }
 
 static int slice_node(Tensor *view, Node *inner);
+
+void node_date(Node *n) { n->seq = next_seq++; }
 
 /* Makes `node` the history of the call's results. */
 static int link_results(OpCall *call, Node *node) {
@@ -426,10 +430,7 @@ enum { MAX_INPUTS = 64 };
 static int64_t offset_of(const Tensor *t) { return (t->v.data - t->st->data) / (int64_t)amp_itemsize(t->v.dtype); }
 
 /* as_strided counts in the storage: its derivative must know where the input lay there, unless that is the usual place. */
-static int note_layout(Node *n, const Tensor *input) {
-    if (input->v.layout & LAYOUT_CONTIGUOUS && input->v.data == input->st->data) {
-        return 0;
-    }
+static int keep_layout(Node *n, int ndim, const int64_t *stride, int64_t offset) {
     SliceInfo *s = PyMem_Calloc(1, sizeof *s);
     if (!s) {
         PyErr_NoMemory();
@@ -437,15 +438,19 @@ static int note_layout(Node *n, const Tensor *input) {
     }
     n->slice = s;
     s->view.shape = s->view.inline_shape;
-    size_t ndim = (size_t)input->v.ndim;
-    s->stride = s->base_stride = PyMem_Malloc((ndim ? ndim : 1) * sizeof *s->stride);
+    s->stride = s->base_stride = PyMem_Malloc((size_t)(ndim ? ndim : 1) * sizeof *s->stride);
     if (!s->stride) {
         PyErr_NoMemory();
         return -1;
     }
-    memcpy(s->base_stride, input->v.stride, ndim * sizeof *s->stride);
-    s->base_offset = offset_of(input);
+    memcpy(s->base_stride, stride, (size_t)ndim * sizeof *stride);
+    s->base_offset = offset;
     return 0;
+}
+
+static int note_layout(Node *n, const Tensor *input) {
+    bool usual = input->v.layout & LAYOUT_CONTIGUOUS && input->v.data == input->st->data;
+    return usual ? 0 : keep_layout(n, input->v.ndim, input->v.stride, offset_of(input));
 }
 
 /* Whether the call's results get a node. */
@@ -508,6 +513,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
                 goto done;
             }
         }
+        node_date(node);
         if (call->inplace) {
             tensor_bump(call->out);
         }
@@ -633,6 +639,39 @@ Tensor *back_own(Back *b, Tensor *t) {
     return t;
 }
 
+/* A new as_strided node, without its edge, that shows the view of a NODE_COPY_SLICES in the base that it made. */
+static Node *window_of_slices(const Node *slices) {
+    const SliceInfo *s = slices->slice;
+    const TensorMeta *base = &slices->out[0], *view = &s->view;
+    Arg arg[4] = {
+        {.kind = ARG_TENSOR}, arg_ints(view->shape, view->ndim), arg_ints(s->stride, view->ndim), arg_int(s->offset)};
+    Node *n = node_new(OP_as_strided, 1, 1, 4);
+    if (!n) {
+        return NULL;
+    }
+    n->in[0].dtype = n->out[0].dtype = base->dtype;
+    n->in[0].device = n->out[0].device = base->device;
+    bool usual = s->base_offset == 0 && amp_is_contiguous(base->ndim, base->shape, s->base_stride);
+    if (meta_set_shape(&n->in[0], base->ndim, base->shape) < 0 || meta_set_shape(&n->out[0], view->ndim, view->shape) < 0 ||
+        copy_args(n, arg) < 0 || (!usual && keep_layout(n, base->ndim, s->base_stride, s->base_offset) < 0)) {
+        Py_CLEAR(n);
+    }
+    return n;
+}
+
+/* The history of an output that `b->node` saved: the node itself, or, for a write through a view, the view of the base. */
+static Node *history_of_output(const Back *b, uint32_t *nr) {
+    if (!b->slices) {
+        return (Node *)Py_NewRef((PyObject *)b->node);
+    }
+    *nr = 0;
+    Node *n = window_of_slices(b->slices);
+    if (n) {
+        n->edge[0].to = Py_NewRef((PyObject *)b->slices);
+    }
+    return n;
+}
+
 Tensor *back_saved(Back *b, int slot) {
     Node *n = b->node;
     Saved *s = &n->saved[slot];
@@ -673,8 +712,9 @@ Tensor *back_saved(Back *b, int slot) {
     /* An own output: give the alias its history for the time of this derivative, so that second derivatives reach the node. */
     Tensor *alias = back_own(b, tensor_shallow(s->t));
     if (alias && amp_is_floating(alias->v.dtype)) {
-        alias->fn = (Node *)Py_NewRef((PyObject *)n);
         alias->out_nr = (uint32_t)(slot - 4);
+        alias->fn = history_of_output(b, &alias->out_nr);
+        b->failed = !alias->fn;
         track(alias);
     }
     return alias;

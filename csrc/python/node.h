@@ -62,6 +62,7 @@ typedef struct SliceInfo {
 /* What a derivative sees. Results belong to the frame; NULL in gives NULL out; the engine checks once at the end. */
 typedef struct Back {
     Node *node;
+    Node *slices; /* the NODE_COPY_SLICES that has `node` inside, or NULL; borrowed */
     Tensor **g_out; /* gradients of the outputs; entries may be NULL (undefined) */
     Tensor *g;      /* g_out[0] */
     Tensor **grad;  /* nin results, borrowed from the frame */
@@ -92,6 +93,9 @@ bool grad_recording(void); /* grad mode is on */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
 /* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
 Node *node_new(int op, int nin, int nout, int narg);
+/* To be called once the edges are set: a node is newer than all that its edges lead to, also than a view's history that was made
+ * only then. The engine counts on it. */
+void node_date(Node *n);
 int meta_set(TensorMeta *m, const Tensor *t);
 void meta_clear(TensorMeta *m);
 int edge_set(Edge *e, Tensor *t); /* to t's history, or t itself if it is a leaf that requires grad, or nothing */

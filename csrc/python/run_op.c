@@ -154,6 +154,41 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
     return c->result[i];
 }
 
+void tensor_keep_layout(Tensor *out, const Tensor *model) {
+    int order[AMP_MAX_DIMS], nd = out->v.ndim;
+    if (model->v.layout & LAYOUT_CONTIGUOUS || model->v.ndim != nd ||
+        memcmp(model->v.shape, out->v.shape, (size_t)nd * sizeof *out->v.shape)) {
+        return;
+    }
+    if (amp_is_dense(&model->v)) {
+        memcpy(out->v.stride, model->v.stride, (size_t)nd * sizeof *out->v.stride);
+        tensor_update_layout(out);
+        return;
+    }
+    for (int d = 0; d < nd; d++) { /* outermost first; equal strides keep their order */
+        int k = d;
+        if (model->v.stride[d] <= 0) {
+            return;
+        }
+        for (; k > 0 && model->v.stride[order[k - 1]] < model->v.stride[d]; k--) {
+            order[k] = order[k - 1];
+        }
+        order[k] = d;
+    }
+    int64_t step = 1;
+    for (int k = nd - 1; k >= 0; k--) {
+        out->v.stride[order[k]] = step;
+        step *= out->v.shape[order[k]] > 1 ? out->v.shape[order[k]] : 1;
+    }
+    tensor_update_layout(out);
+}
+
+void result_keep_layout(const OpCall *c, Tensor *out, const Tensor *model) {
+    if (out != c->out) {
+        tensor_keep_layout(out, model);
+    }
+}
+
 int result_set(OpCall *c, Tensor *t) {
     c->result[0] = t;
     c->nresult = t ? 1 : 0;
