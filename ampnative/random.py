@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+
 from . import _C
 from ._C import Tensor, default_generator, manual_seed
 
@@ -26,3 +28,16 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: _C.Tensor) -> None:
     """Restores a state from :func:`get_rng_state`. TypeError or RuntimeError for anything else."""
     default_generator.set_state(new_state)
+
+
+def _rebuild_generator(state: Tensor) -> _C.Generator:
+    generator = _C.Generator()
+    generator.set_state(state)
+    return generator
+
+
+def _reduce_generator(generator: _C.Generator) -> tuple:
+    return _rebuild_generator, (generator.get_state(),)
+
+
+copyreg.pickle(_C.Generator, _reduce_generator)  # copy() and deepcopy() use it too

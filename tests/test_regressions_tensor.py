@@ -238,3 +238,9 @@ class TestOrderOfDimensions:
         w = torch.randn(4, 3).requires_grad_()
         (w.t() * torch.randn(3, 4)).sum().backward()
         assert w.grad.stride() == (3, 1)
+
+
+def test_logits_loss_keeps_small_slopes():
+    x = torch.tensor([-25.0, 25.0, -25.0, 25.0], requires_grad=True)
+    torch.nn.functional.binary_cross_entropy_with_logits(x, torch.tensor([0.0, 1.0, 1.0, 0.0]), reduction="sum").backward()
+    assert np.allclose(x.grad.numpy(), [1.3887943e-11, -1.3887943e-11, -1.0, 1.0], rtol=1e-6, atol=0)

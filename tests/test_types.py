@@ -235,3 +235,11 @@ def test_iinfo_errors():
         amp.iinfo(amp.bool)
     with pytest.raises(TypeError, match="missing"):
         amp.iinfo()
+
+
+def test_generators_are_copied_with_their_state():
+    g = amp.Generator().manual_seed(3)
+    amp.rand(5, generator=g)
+    copies = [pickle.loads(pickle.dumps(g)), copy.deepcopy(g), copy.copy(g)]
+    want = amp.rand(4, generator=g).tolist()
+    assert [amp.rand(4, generator=c).tolist() for c in copies] == [want] * 3

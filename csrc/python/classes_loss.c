@@ -465,11 +465,10 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    Tensor *log_likelihood = op1(b, OP_logsigmoid, x);
-    if (pos_weight) {
-        log_likelihood = mul(b, plus(b, mul(b, plus(b, pos_weight, -1.0), t), 1.0), log_likelihood);
-    }
-    Tensor *loss = sub(b, mul(b, one_minus(b, t), x), log_likelihood);
+    /* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
+    Tensor *positive = mul(b, pos_weight ? mul(b, pos_weight, t) : t, op1(b, OP_logsigmoid, x));
+    Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
+    Tensor *loss = neg(b, add(b, positive, negative));
     return frame_end(c, b, reduced(b, weight ? mul(b, loss, weight) : loss, reduction));
 }
 
