@@ -521,8 +521,12 @@ done:
 
 static int apply_row(const Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
-    Back b = {
-        .node = n, .slices = t->slices, .g_out = g_out, .g = g_out[0], .grad = grad, .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
+    Back b = {.node = n,
+              .slices = t->slices,
+              .g_out = g_out,
+              .g = g_out[0],
+              .grad = grad,
+              .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
     b.owned = b.inline_owned;
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
     f(&b);

@@ -643,8 +643,7 @@ Tensor *back_own(Back *b, Tensor *t) {
 static Node *window_of_slices(const Node *slices) {
     const SliceInfo *s = slices->slice;
     const TensorMeta *base = &slices->out[0], *view = &s->view;
-    Arg arg[4] = {
-        {.kind = ARG_TENSOR}, arg_ints(view->shape, view->ndim), arg_ints(s->stride, view->ndim), arg_int(s->offset)};
+    Arg arg[4] = {{.kind = ARG_TENSOR}, arg_ints(view->shape, view->ndim), arg_ints(s->stride, view->ndim), arg_int(s->offset)};
     Node *n = node_new(OP_as_strided, 1, 1, 4);
     if (!n) {
         return NULL;

@@ -62,7 +62,7 @@ typedef struct SliceInfo {
 /* What a derivative sees. Results belong to the frame; NULL in gives NULL out; the engine checks once at the end. */
 typedef struct Back {
     Node *node;
-    Node *slices; /* the NODE_COPY_SLICES that has `node` inside, or NULL; borrowed */
+    Node *slices;   /* the NODE_COPY_SLICES that has `node` inside, or NULL; borrowed */
     Tensor **g_out; /* gradients of the outputs; entries may be NULL (undefined) */
     Tensor *g;      /* g_out[0] */
     Tensor **grad;  /* nin results, borrowed from the frame */
