@@ -244,3 +244,8 @@ def test_logits_loss_keeps_small_slopes():
     x = torch.tensor([-25.0, 25.0, -25.0, 25.0], requires_grad=True)
     torch.nn.functional.binary_cross_entropy_with_logits(x, torch.tensor([0.0, 1.0, 1.0, 0.0]), reduction="sum").backward()
     assert np.allclose(x.grad.numpy(), [1.3887943e-11, -1.3887943e-11, -1.0, 1.0], rtol=1e-6, atol=0)
+
+
+def test_exponential_of_zero_is_one():
+    assert torch.zeros(40).exp().tolist() == [1.0] * 40
+    assert torch.log_softmax(torch.full((3, 1), 4.0), 1).tolist() == [[0.0]] * 3

@@ -7,11 +7,11 @@
 
 /* exp(x) for |x| < 700, relative error below 2^-39; NaN stays NaN.
  *   x = k ln 2 + r, |r| <= ln 2 / 2;  adding 1.5 * 2^52 rounds x / ln 2 to the integer k and leaves k in the low mantissa bits,
- *   which are then added to the exponent field of p(r). */
+ *   which are then added to the exponent field of p(r). p(0) is 1: exp(0) is exact. */
 AMP_FN double amp_exp_core(double x) {
     const double round = 0x1.8p52, log2_e = 0x1.71547652b82fep0, ln_2 = 0x1.62e42fefa39efp-1;
     double t = x * log2_e + round, r = x - (t - round) * ln_2, r2 = r * r, r4 = r2 * r2;
-    double a = 0x1.000000000003dp+0 + r * 0x1.ffffffffd388bp-1, b = 0x1.ffffffffe74eap-2 + r * 0x1.555555a271001p-3;
+    double a = 1.0 + r * 0x1.ffffffffd388bp-1, b = 0x1.ffffffffe74eap-2 + r * 0x1.555555a271001p-3;
     double c = 0x1.55555588d0748p-5 + r * 0x1.111080ab2bc4dp-7, d = 0x1.6c162b74f8dcdp-10 + r * 0x1.a1aa8238df38bp-13;
     double p = (a + r2 * b) + r4 * ((c + r2 * d) + r4 * 0x1.a17e4b23a5102p-16);
     return amp_bits_f64(amp_f64_bits(p) + (amp_f64_bits(t) << 52));
