@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.resolve()
 FLAGS = [
     "-std=c11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-Wall", "-Wextra", "-Wshadow", "-Wconversion",
+    "-g0",  # interpreters built with -g would treble the size
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Names are PyTorch's: ``import ampnative as torch``. Ops are rows of one table in
 autocast, their gradients and their docstrings come from there.
 """
 
+from . import _core_check  # isort: skip  first, so that a missing core is named
 from . import _C, amp, autograd, backends, cpu, cuda, nn, optim, random, serialization, utils
 from ._C import (
     Generator,

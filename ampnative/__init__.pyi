@@ -1,6 +1,7 @@
 # Made by .ci/stubs from the module: edit that, not this.
 # ruff: noqa: F403, I001
 from . import _C as _C
+from . import _core_check as _core_check
 from . import amp as amp
 from . import autograd as autograd
 from . import backends as backends

@@ -189,7 +189,7 @@ def _deprecated(name: str, replacement: str, function: Any, *kinds: type) -> Any
 
 
 def _deprecated_autocast() -> None:
-    """Contract 3.1: the per-device spellings of the autocast state functions."""
+    """The per-device spellings of the autocast state functions."""
     for suffix, device in (("cpu", "cpu"), ("ipu", "ipu"), ("xla", "xla")):
         _deprecated(f"is_autocast_{suffix}_enabled", f"is_autocast_enabled('{device}')", lambda d=device: _C.is_autocast_enabled(d))
         _deprecated(f"set_autocast_{suffix}_enabled", f"set_autocast_enabled('{device}', enabled)",

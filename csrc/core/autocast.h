@@ -1,4 +1,4 @@
-/* Autocast's state: per thread and per device type whether it is on and with which dtype; contract 3.1 and 3.3. */
+/* Autocast's state: per thread and per device type whether it is on and with which dtype. */
 #ifndef AMP_AUTOCAST_H
 #define AMP_AUTOCAST_H
 #include "core.h"

@@ -85,11 +85,11 @@ typedef struct Backend {
     Slot nonzero;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
      * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
-     * order of its elements as if contiguous. extra = Generator*. Contract section 7. */
+     * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
     Slot random;
 
     /* Optimizer tail; each walks whole lists in one parallel region. All views of one position have the same shape.
-     * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product); contract 2.1. */
+     * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product). */
     Status (*unscale)(TensorList grads, float inv_scale, float *found_inf);
     /* norms[i] = p-norm of tensor i, formed in fp32 (fp64 for fp64), not overflowing when the result fits. */
     Status (*norms)(TensorList tensors, double p, double *norms);
@@ -143,14 +143,14 @@ void amp_generator_get_state(const Generator *g, void *state);
 int amp_generator_set_state(Generator *g, const void *state, size_t n); /* -1: not a state */
 Status amp_random_fill(const Call *call);                               /* the random slot */
 
-/* core/scale.c: the update rule, contract 2.2. Pure. */
+/* core/scale.c: the update rule. Pure. */
 typedef struct ScaleUpdate {
     float scale;
     int32_t tracker;
 } ScaleUpdate;
 ScaleUpdate amp_update_scale(float scale, int32_t tracker, float found_inf, double growth_factor, double backoff_factor,
                              int64_t growth_interval);
-/* fp64 reciprocal rounded to fp32, contract 1.5. */
+/* fp64 reciprocal rounded to fp32. */
 float amp_inverse_scale(float scale);
 
 #endif

@@ -41,7 +41,7 @@ static inline bool amp_is_complex(int dtype) { return amp_dtype_info[dtype].cate
 static inline bool amp_is_integral(int dtype) { return amp_dtype_info[dtype].category <= AMP_INTEGRAL; } /* bool too */
 static inline bool amp_is_16bit(int dtype) { return dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16; }
 
-/* PyTorch's promotion of two dtypes of equal standing (no 0-dim or scalar rule), contract: golden/promotion.json. */
+/* PyTorch's promotion of two dtypes of equal standing (no 0-dim or scalar rule); records: tests/golden/promotion.json. */
 int amp_promote_dtypes(int a, int b);
 /* The complex format whose parts are of a floating format (fp8: as float32), and the format of a complex one's parts (others: itself). */
 int amp_complex_of(int dtype);

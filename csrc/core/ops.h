@@ -10,7 +10,7 @@ typedef enum OpId {
     OP_COUNT
 } OpId;
 
-/* Autocast policies (contract 3.6). */
+/* Autocast policies: what happens to an op's arguments inside a region (policy.c). */
 typedef enum Policy {
     POLICY_NONE,
     POLICY_LOWER,

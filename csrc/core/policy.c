@@ -1,4 +1,4 @@
-/* Autocast policies, contract 3.5 and 3.6. No state: whoever calls gathers dtypes and eligibility and carries out the plan. */
+/* Autocast policies as PyTorch 2.15 has them. No state: whoever calls gathers dtypes and eligibility and carries out the plan. */
 #include "policy.h"
 
 bool amp_policy_eligible(int dtype, int tensor_device, int region_device) {

@@ -1,4 +1,4 @@
-/* Mersenne Twister as PyTorch's CPU generator uses it (contract section 7). Not locked: the caller sees to it that one thread draws. */
+/* Mersenne Twister as PyTorch's CPU generator uses it (records: tests/golden/rng.json). Not locked: the caller sees to it that one thread draws. */
 #ifndef AMP_RANDOM_H
 #define AMP_RANDOM_H
 #include "backend.h"

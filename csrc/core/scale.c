@@ -1,4 +1,4 @@
-/* The loss scale's update rule and its reciprocal, as pure functions (contract 1.5 and 2.2). Both are formed in fp64 and rounded
+/* The loss scale's update rule and its reciprocal, as pure functions. Both are formed in fp64 and rounded
  * to fp32 once; another route gives other bits for factors that are not powers of two. */
 #include <math.h>
 

@@ -11,7 +11,7 @@
 
 /* ---- casts ---- */
 
-/* A cast may be kept only for fp32 leaf weights that want gradients (contract 3.7); a kept one is right while the epoch and the weight's
+/* A cast may be kept only for fp32 leaf weights that want gradients; a kept one is right while the epoch and the weight's
  * write count are those of its making. */
 static bool cacheable(const Tensor *t, int dtype, AutocastDevice device) {
     return dtype == amp_autocast_dtype(device) && t->v.dtype == AMP_FLOAT32 && t->flags & TENSOR_REQUIRES_GRAD && !t->fn &&
@@ -388,7 +388,7 @@ static int warn_dtype(PyObject *device_text) {
     return failed;
 }
 
-/* Contract 3.2, in its order. */
+/* PyTorch's checks, in PyTorch's order: which one fires first is visible. */
 static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObject *enabled, PyObject *cache) {
     AutocastDevice device;
     if (!PyUnicode_Check(device_type)) {

@@ -258,7 +258,15 @@ int run_LINEAR(OpCall *c) {
     int64_t k = x->v.shape[nd - 1], rows = 1;
     int64_t n = w->v.ndim == 2 ? w->v.shape[0] : 1;
     if (k != w->v.shape[w->v.ndim - 1]) {
-        return shapes_disagree(c, x, w);
+        PyObject *size = size_from_dims(nd, x->v.shape);
+        if (size) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "linear(): mat1 and mat2 shapes cannot be multiplied: the input, %R, has %lld features, the layer takes %lld",
+                size, (long long)k, (long long)w->v.shape[w->v.ndim - 1]);
+            Py_DECREF(size);
+        }
+        return -1;
     }
     int device = common_device(c);
     if (device < 0 || same_dtypes(c, x, w) < 0 || (bias && same_dtypes(c, x, bias) < 0)) {

@@ -231,7 +231,7 @@ static int check_scalar(PyObject *o, int device, int dtype, const char *what, co
     return 0;
 }
 
-/* ---- finiteness check and unscaling, contract 2.1 ---- */
+/* ---- finiteness check and unscaling; records: tests/golden/unscale.json ---- */
 
 /* CUDA narrows fp64 to fp32 before its test: finite values that round to infinity in fp32 count too. */
 static bool beyond_float_range(const View *v, int dim, const char *data) {
