@@ -48,7 +48,7 @@ def one(product, device="cuda", value=1024.5, **kwargs):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_tf32_rounds_ties_away(name):
+def test_b097_tf32_rounds_ties_away(name):
     """B097: 10 mantissa bits, ties away from zero; truncation would give 1024 and 1025."""
     MATMUL.fp32_precision = "tf32"
     assert one(PRODUCTS[name]) == 1025.0
@@ -147,7 +147,7 @@ def test_error_ordering(device):
 
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_call_beats_context_beats_global(name, device):
+def test_b099_call_beats_context_beats_global(name, device):
     """B099."""
     f = PRODUCTS[name]
     backends.fp32_precision = "tf32"
@@ -219,7 +219,7 @@ def error_of(ta, tb, exact):
 
 
 @pytest.mark.parametrize("name, dtype", [("fp16", torch.float16), ("bf16", torch.bfloat16)])
-def test_split_k_rounds_partial_sums(name, dtype):
+def test_b103_split_k_rounds_partial_sums(name, dtype):
     """B103: with reduced reductions the partial sums lose digits; without them the error is the one final rounding."""
     attribute = f"allow_{name}_reduced_precision_reduction"
     ta, tb, exact = long_product(dtype, np.random.default_rng(5))
@@ -311,7 +311,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_looking_never_raises(state):
+def test_b095_looking_never_raises(state):
     """B095: repr, dir, hasattr and getattr with a default, in a mixed state too; only a plain read of a legacy switch does."""
     STATES[state]()
     for thing in OBJECTS:
@@ -325,7 +325,7 @@ def test_looking_never_raises(state):
     assert text.getvalue().count("\n") > 15
 
 
-def test_mixed_error_names_both_settings():
+def test_b095_mixed_error_names_both_settings():
     MATMUL.fp32_precision = "tf32"
     with pytest.raises(RuntimeError, match="mix of the legacy and new APIs") as caught:
         _ = MATMUL.allow_tf32
@@ -401,6 +401,10 @@ def test_unknown_level_warns():
     with pytest.warns(UserWarning, match="is not one of 'highest', 'high', or 'medium'"):
         torch.set_float32_matmul_precision("HIGH")
     assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.warns(UserWarning, match="is not one of"):
+        torch.set_float32_matmul_precision("high\0est")
+    with pytest.raises(RuntimeError, match="Unknown precision"):
+        MATMUL.fp32_precision = "tf32\0"
     torch.set_float32_matmul_precision(b"medium")
     assert torch.get_float32_matmul_precision() == "medium"
 
@@ -419,7 +423,7 @@ def test_state_can_be_kept():
 # ---- threads ----------------------------------------------------------------------------------------------------------
 
 
-def test_threads_change_settings_while_others_compute():
+def test_b099_threads_change_settings_while_others_compute():
     """A setting is the process's, and every product is of one kind throughout: whole rows of 1024.5 or of 1025."""
     until, wrong, seen = time.monotonic() + 1.0, [], set()
     a, b = torch.full((64, 1), 1024.5), torch.ones(1, 64)

@@ -20,6 +20,13 @@ static int bool_argument(PyObject *o, const char *name) {
     return o == Py_True;
 }
 
+/* The text of a str, borrowed. With a zero character inside it is cut to nothing, which no name equals. */
+static const char *c_string(PyObject *o) {
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(o, &n);
+    return text && (size_t)n != strlen(text) ? "" : text;
+}
+
 /* Exactly n strings, borrowed from the arguments. */
 static int string_arguments(const char *function, PyObject *const *args, Py_ssize_t nargs, int n, const char **text) {
     bool fits = nargs == n;
@@ -32,7 +39,7 @@ static int string_arguments(const char *function, PyObject *const *args, Py_ssiz
         return -1;
     }
     for (int i = 0; i < n; i++) {
-        text[i] = PyUnicode_AsUTF8(args[i]);
+        text[i] = c_string(args[i]);
         if (!text[i]) {
             return -1;
         }
@@ -186,7 +193,7 @@ static PyObject *get_level(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignore
 }
 
 static PyObject *set_level(PyObject *Py_UNUSED(self), PyObject *o) {
-    const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : PyBytes_Check(o) ? PyBytes_AS_STRING(o) : NULL;
+    const char *name = PyUnicode_Check(o) ? c_string(o) : PyBytes_Check(o) ? PyBytes_AS_STRING(o) : NULL;
     if (!name) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_RuntimeError, "set_float32_matmul_precision expects a str, but got %s", Py_TYPE(o)->tp_name);
@@ -313,7 +320,7 @@ static PyObject *get_depthwise(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ig
 }
 
 static PyObject *set_depthwise(PyObject *Py_UNUSED(self), PyObject *o) {
-    const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+    const char *name = PyUnicode_Check(o) ? c_string(o) : NULL;
     if (!name) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_RuntimeError, "set_cudnn_depthwise_kernel expects a string, but got %s", Py_TYPE(o)->tp_name);
