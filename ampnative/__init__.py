@@ -27,6 +27,7 @@ from ._C import (
     frombuffer,
     get_autocast_dtype,
     get_default_dtype,
+    get_float32_matmul_precision,
     get_num_threads,
     iinfo,
     is_autocast_cache_enabled,
@@ -40,6 +41,7 @@ from ._C import (
     set_autocast_dtype,
     set_autocast_enabled,
     set_default_dtype,
+    set_float32_matmul_precision,
     set_num_threads,
     tensor,
 )

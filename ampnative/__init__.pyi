@@ -32,6 +32,7 @@ from ._C import from_numpy as from_numpy
 from ._C import frombuffer as frombuffer
 from ._C import get_autocast_dtype as get_autocast_dtype
 from ._C import get_default_dtype as get_default_dtype
+from ._C import get_float32_matmul_precision as get_float32_matmul_precision
 from ._C import get_num_threads as get_num_threads
 from ._C import iinfo as iinfo
 from ._C import is_autocast_cache_enabled as is_autocast_cache_enabled
@@ -45,6 +46,7 @@ from ._C import set_autocast_cache_enabled as set_autocast_cache_enabled
 from ._C import set_autocast_dtype as set_autocast_dtype
 from ._C import set_autocast_enabled as set_autocast_enabled
 from ._C import set_default_dtype as set_default_dtype
+from ._C import set_float32_matmul_precision as set_float32_matmul_precision
 from ._C import set_num_threads as set_num_threads
 from ._C import tensor as tensor
 from ._C.dtypes import *

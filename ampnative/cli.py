@@ -225,6 +225,8 @@ def info() -> dict[str, str]:
             f"{cpu.memory_reserved():,} B held"
         ),
     }
+    changed = [f"{name}={own}" for name, own, _, _ in _C._precision_nodes() if own not in ("none", "unset")]
+    lines["precision"] = ", ".join(changed) or "as in a new process"
     if cuda.is_available():
         lines["memory, cuda"] = (
             f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, "

@@ -33,6 +33,8 @@ def process_state() -> dict:
         seen["inference mode"] = lib.is_inference_mode_enabled()
     if hasattr(getattr(lib, "cuda", None), "is_emulated"):
         seen["emulation"] = lib.cuda.is_emulated()
+    if hasattr(lib._C, "_precision_state"):
+        seen["precision settings"] = lib._C._precision_state()
     return seen
 
 
@@ -48,7 +50,7 @@ def away_from_the_sources(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def state_is_left_alone():
-    """Autocast, grad mode, default dtype and emulation are the same before and after every test."""
+    """Autocast, grad mode, default dtype, precision settings and emulation are the same before and after every test."""
     before = process_state()
     yield
     after = process_state()

@@ -69,26 +69,34 @@ def why_unavailable() -> str:
 class _Emulation:
     """What :func:`emulate` returns: leaving it as a context manager restores the state from before the call."""
 
-    def __init__(self, before: bool) -> None:
+    def __init__(self, before: tuple[bool, int]) -> None:
         self._before = before
 
     def __enter__(self) -> _Emulation:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        _C._set_cuda_emulated(self._before)
+        _C._set_cuda_emulated(self._before[0])
+        _C._set_split_k(self._before[1])
 
 
-def emulate(enabled: bool = True) -> _Emulation:
+def emulate(enabled: bool = True, *, split_k: int = 1) -> _Emulation:
     """Switch the emulation of CUDA on the CPU on (or off) for the process. Takes effect at once; as a context manager
     (``with emulate():``) it is undone at the end. Tensors made on "cuda" stay usable for reading after it is off.
 
+    Args:
+        split_k: 1 to 255. More than 1 shows what libraries do to 16-bit products with a long inner dimension: the sum is cut
+            into that many parts, which are rounded to the 16-bit type before they are added, where
+            ``backends.cuda.matmul.allow_fp16_reduced_precision_reduction`` (or bf16) allows it. Slow.
+
     Raises:
-        TypeError: `enabled` is no bool.
+        TypeError: `enabled` is no bool, or `split_k` no int.
+        ValueError: `split_k` is out of range.
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled must be a bool, got {type(enabled).__name__}")
-    before = _C._cuda_emulated()
+    before = _C._cuda_emulated(), _C._get_split_k()
+    _C._set_split_k(split_k)
     _C._set_cuda_emulated(enabled)
     return _Emulation(before)
 

@@ -105,7 +105,7 @@ static int parse_param(const char *s, size_t n, Param *p) {
 int args_compile(OpRow *row) {
     const char *s = row->signature;
     bool keyword_only = false;
-    row->out_index = row->dtype_index = -1;
+    row->out_index = row->dtype_index = row->precision_index = -1;
     row->nparams = row->npositional = row->ntensors = row->nnumbers = 0;
     while (*s) {
         const char *end = strstr(s, ", ");
@@ -134,6 +134,8 @@ int args_compile(OpRow *row) {
                     return -1;
                 }
                 row->tensor[row->ntensors++] = row->nparams;
+            } else if (p->kind == ARG_STR && !strcmp(p->name, "precision")) {
+                row->precision_index = (int8_t)row->nparams;
             } else if (p->kind != ARG_ANY && p->kind != ARG_DTYPE && row->nnumbers < AMP_MAX_NUM) {
                 row->number[row->nnumbers++] = row->nparams;
             } else if (p->kind == ARG_DTYPE) {

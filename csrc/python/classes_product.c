@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../core/autocast.h"
+#include "../core/precision.h"
 #include "classes.h"
 
 static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
@@ -45,10 +46,16 @@ static int need_ndim(const OpCall *c, const Tensor *t, int ndim, const char *whi
     return -1;
 }
 
-/* How products of this call are formed. IEEE unless a setting says otherwise. */
-static Numerics product_numerics(void) { return (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1}; }
+/* How the call's product of `dtype` operands is formed: the settings of this moment, or the call's own precision. Asked before anything
+ * is allocated or written. */
+static int find_numerics(const OpCall *c, int device, int dtype, ProductKind kind, Numerics *out) {
+    int at = c->row->precision_index;
+    int precision = precision_argument(at >= 0 && c->arg[at].kind == ARG_STR ? c->arg[at].s : NULL, device);
+    Status status = precision < PRECISION_AS_SET ? AMP_OK : amp_product_numerics(device, dtype, kind, precision, out);
+    return precision < PRECISION_AS_SET ? -1 : status ? amp_raise(status, c->row->name) : 0;
+}
 
-static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha,
+static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha, Numerics numerics,
                         const char *name) {
     Call call;
     amp_call_init(&call, OP_mm);
@@ -61,17 +68,26 @@ static int form_product(const View *a, const View *b, const View *addend, View *
     call.nnum = 2;
     call.num[0] = beta;
     call.num[1] = alpha;
-    call.numerics = product_numerics();
+    call.numerics = numerics;
     int64_t k = a->shape[a->ndim - 1];
     return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gemm), &call, out->numel * (k / 4 + 1), name);
 }
 
-static int product(const OpCall *c, const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha) {
-    return form_product(a, b, addend, out, beta, alpha, c->row->name);
+static int plain_product(const OpCall *c, const View *a, const View *b, View *out, Numerics numerics) {
+    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, c->row->name);
 }
 
-int raw_product(const View *a, const View *b, View *out, const char *name) {
-    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), name);
+int raw_product(const View *a, const View *b, View *out, const Arg *precision, const char *name) {
+    Numerics numerics;
+    int own = precision_argument(precision->kind == ARG_STR ? precision->s : NULL, out->device);
+    if (own < PRECISION_AS_SET) {
+        return -1;
+    }
+    Status status = amp_product_numerics(out->device, a->dtype, PRODUCT_MATRIX, own, &numerics);
+    if (status) {
+        return amp_raise(status, name);
+    }
+    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, name);
 }
 
 static int run_matrix(OpCall *c, int ndim) {
@@ -92,7 +108,8 @@ static int run_matrix(OpCall *c, int ndim) {
                      (long long)a->v.shape[0], (long long)b->v.shape[0]);
         return -1;
     }
-    if (same_dtypes(c, a, b) < 0) {
+    Numerics numerics;
+    if (same_dtypes(c, a, b) < 0 || find_numerics(c, device, a->v.dtype, PRODUCT_MATRIX, &numerics) < 0) {
         return -1;
     }
     int64_t shape[3] = {a->v.shape[0], a->v.shape[1], b->v.shape[2 - (ndim == 2)]};
@@ -102,7 +119,7 @@ static int run_matrix(OpCall *c, int ndim) {
         shape[2] = b->v.shape[2];
     }
     Tensor *out = check_out(c, a->v.dtype) < 0 ? NULL : result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
-    return out ? product(c, &a->v, &b->v, NULL, &out->v, number_float(0.0), number_float(1.0)) : -1;
+    return out ? plain_product(c, &a->v, &b->v, &out->v, numerics) : -1;
 }
 
 int run_MM(OpCall *c) { return run_matrix(c, 2); }
@@ -133,7 +150,9 @@ int run_MV(OpCall *c) {
         return -1;
     }
     int device = common_device(c);
-    if (device < 0 || same_dtypes(c, a, x) < 0 || check_out(c, a->v.dtype) < 0) {
+    Numerics numerics;
+    if (device < 0 || same_dtypes(c, a, x) < 0 || check_out(c, a->v.dtype) < 0 ||
+        find_numerics(c, device, a->v.dtype, PRODUCT_VECTOR, &numerics) < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, 1, a->v.shape, a->v.dtype, device, ALIAS_NEVER);
@@ -142,7 +161,7 @@ int run_MV(OpCall *c) {
     }
     int64_t dx[4], dy[4];
     View vx = as_matrix(&x->v, true, dx), vy = as_matrix(&out->v, true, dy);
-    return product(c, &a->v, &vx, NULL, &vy, number_float(0.0), number_float(1.0));
+    return plain_product(c, &a->v, &vx, &vy, numerics);
 }
 
 int run_DOT(OpCall *c) {
@@ -164,7 +183,11 @@ int run_DOT(OpCall *c) {
         return -1;
     }
     int device = check_out(c, a->v.dtype) < 0 ? -1 : common_device(c);
-    Tensor *out = device < 0 ? NULL : result_new(c, 0, 0, NULL, a->v.dtype, device, ALIAS_NEVER);
+    Numerics numerics;
+    if (device < 0 || find_numerics(c, device, a->v.dtype, PRODUCT_DOT, &numerics) < 0) {
+        return -1;
+    }
+    Tensor *out = result_new(c, 0, 0, NULL, a->v.dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
     }
@@ -173,7 +196,7 @@ int run_DOT(OpCall *c) {
     vo.ndim = 2;
     vo.shape = one;
     vo.stride = one + 2;
-    return product(c, &va, &vb, NULL, &vo, number_float(0.0), number_float(1.0));
+    return plain_product(c, &va, &vb, &vo, numerics);
 }
 
 /* addmm, baddbmm: beta * input + alpha * (mat1 @ mat2), input broadcast. */
@@ -187,7 +210,8 @@ int run_ADDMM(OpCall *c) {
         return shapes_disagree(c, a, b);
     }
     int device = common_device(c);
-    if (device < 0 || same_dtypes(c, a, b) < 0) {
+    Numerics numerics;
+    if (device < 0 || same_dtypes(c, a, b) < 0 || find_numerics(c, device, a->v.dtype, PRODUCT_MATRIX, &numerics) < 0) {
         return -1;
     }
     if (in->v.dtype != a->v.dtype) {
@@ -213,8 +237,11 @@ int run_ADDMM(OpCall *c) {
     }
     int64_t strides[AMP_MAX_DIMS];
     View addend = broadcast_view(&in->v, ndim, out->v.shape, strides);
-    return product(c, &a->v, &b->v, &addend, &out->v, c->arg[3].num, c->arg[4].num);
+    return form_product(&a->v, &b->v, &addend, &out->v, c->arg[3].num, c->arg[4].num, numerics, c->row->name);
 }
+
+/* fp32 operands of a matrix-vector product are not rounded, in the derivative neither. */
+static const Arg unrounded = {.kind = ARG_STR, .s = "ieee"};
 
 /* addmm does the work but not by its own policy: on the CPU addmv is on no list. */
 int run_ADDMV(OpCall *c) {
@@ -225,7 +252,7 @@ int run_ADDMV(OpCall *c) {
     amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA);
     Tensor *x = call_unsqueeze(c->arg[2].t, 1), *in = call_unsqueeze(c->arg[0].t, c->arg[0].t->v.ndim ? -1 : 0), *result = NULL;
     if (x && in) {
-        Arg arg[MAX_ARGS] = {arg_tensor(in), arg_tensor(c->arg[1].t), arg_tensor(x), c->arg[3], c->arg[4]};
+        Arg arg[MAX_ARGS] = {arg_tensor(in), arg_tensor(c->arg[1].t), arg_tensor(x), c->arg[3], c->arg[4], unrounded};
         Tensor *column = run_op_tensor(OP_addmm, arg);
         result = column ? call_reshape(column, 1, &column->v.shape[0]) : NULL;
         Py_XDECREF(column);
@@ -269,7 +296,9 @@ int run_LINEAR(OpCall *c) {
         return -1;
     }
     int device = common_device(c);
-    if (device < 0 || same_dtypes(c, x, w) < 0 || (bias && same_dtypes(c, x, bias) < 0)) {
+    Numerics numerics;
+    if (device < 0 || same_dtypes(c, x, w) < 0 || (bias && same_dtypes(c, x, bias) < 0) ||
+        find_numerics(c, device, x->v.dtype, w->v.ndim == 2 ? PRODUCT_MATRIX : PRODUCT_VECTOR, &numerics) < 0) {
         return -1;
     }
     if (bias && (bias->v.ndim > 1 || (bias->v.ndim == 1 && bias->v.shape[0] != n && bias->v.shape[0] != 1))) {
@@ -311,14 +340,25 @@ int run_LINEAR(OpCall *c) {
     if (bias) {
         vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
     }
-    int failed = product(c, &vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0));
+    int failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
+                              c->row->name);
     Py_DECREF(dense);
     return failed;
 }
 
 /* ---- matmul: which product the dimensions ask for ---- */
 
-static Tensor *batched(Tensor *a, Tensor *b) {
+/* mm or bmm with a `precision` argument. */
+static Tensor *multiply(OpId op, Tensor *a, Tensor *b, const Arg *precision) {
+    if (!a || !b) {
+        return NULL;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(a), arg_tensor(b)};
+    arg[amp_rows[op].precision_index] = *precision;
+    return run_op_tensor(op, arg);
+}
+
+static Tensor *batched(Tensor *a, Tensor *b, const Arg *precision) {
     int na = a->v.ndim, nb = b->v.ndim;
     int64_t batch[AMP_MAX_DIMS], shape_a[AMP_MAX_DIMS], shape_b[AMP_MAX_DIMS], count = 1;
     memcpy(batch, a->v.shape, (size_t)(na - 2) * sizeof *batch);
@@ -346,7 +386,7 @@ static Tensor *batched(Tensor *a, Tensor *b) {
             flat_b[3] = {count, b->v.shape[nb - 2], b->v.shape[nb - 1]};
     Tensor *ea = call_expand(a, nd + 2, shape_a), *eb = call_expand(b, nd + 2, shape_b);
     Tensor *fa = ea ? call_reshape(ea, 3, flat_a) : NULL, *fb = eb ? call_reshape(eb, 3, flat_b) : NULL;
-    Tensor *product3 = call_binary(OP_bmm, fa, fb), *result = NULL;
+    Tensor *product3 = multiply(OP_bmm, fa, fb, precision), *result = NULL;
     if (product3) {
         shape_a[nd + 1] = b->v.shape[nb - 1];
         result = call_reshape(product3, nd + 2, shape_a);
@@ -360,14 +400,14 @@ static Tensor *batched(Tensor *a, Tensor *b) {
 }
 
 /* (..., M, K) @ (K, N): one long matrix. */
-static Tensor *folded(Tensor *a, Tensor *b) {
+static Tensor *folded(Tensor *a, Tensor *b, const Arg *precision) {
     int na = a->v.ndim;
     int64_t rows = a->v.numel / (a->v.shape[na - 1] ? a->v.shape[na - 1] : 1), shape[AMP_MAX_DIMS];
     if (a->v.numel == 0) {
-        return batched(a, b);
+        return batched(a, b, precision);
     }
     int64_t flat[2] = {rows, a->v.shape[na - 1]};
-    Tensor *fa = call_reshape(a, 2, flat), *wide = call_binary(OP_mm, fa, b), *result = NULL;
+    Tensor *fa = call_reshape(a, 2, flat), *wide = multiply(OP_mm, fa, b, precision), *result = NULL;
     if (wide) {
         memcpy(shape, a->v.shape, (size_t)na * sizeof *shape);
         shape[na - 1] = b->v.shape[1];
@@ -407,26 +447,31 @@ int run_MATMUL(OpCall *c) {
     if (check_out(c, a->v.dtype) < 0) {
         return -1;
     }
-    if (na == 1 && nb == 1) {
+    /* With a vector on the right, or on the left of a batch, the product is one of matrices and a vector: unrounded unless the call
+     * itself asks for a precision, and then a product of matrices. */
+    const Arg *own = &c->arg[c->row->precision_index], *vector = own->kind == ARG_STR ? own : &unrounded;
+    if (na == 1 && nb == 1 && own->kind != ARG_STR) {
         result = call_binary(OP_dot, a, b);
     } else if (na == 2 && nb == 2) {
-        result = call_binary(OP_mm, a, b);
-    } else if (na == 2 && nb == 1) {
+        result = multiply(OP_mm, a, b, own);
+    } else if (na == 2 && nb == 1 && own->kind != ARG_STR) {
         result = call_binary(OP_mv, a, b);
     } else if (na == 1) {
-        Tensor *row = call_unsqueeze(a, 0);
-        Tensor *wide = row ? (nb == 2 ? call_binary(OP_mm, row, b) : batched(row, b)) : NULL;
+        Tensor *row = call_unsqueeze(a, 0), *right = nb == 1 ? call_unsqueeze(b, 1) : (Tensor *)Py_NewRef(b);
+        Tensor *wide = !row || !right ? NULL : nb <= 2 ? multiply(OP_mm, row, right, own) : batched(row, right, vector);
         Py_XDECREF(row);
+        Py_XDECREF(right);
         result = wide ? squeeze_at(wide, wide->v.ndim - 2) : NULL;
+        result = nb == 1 ? squeeze_at(result, 0) : result;
     } else if (nb == 1) {
         Tensor *column = call_unsqueeze(b, 1);
-        Tensor *wide = column ? folded(a, column) : NULL;
+        Tensor *wide = column ? folded(a, column, vector) : NULL;
         Py_XDECREF(column);
         result = wide ? squeeze_at(wide, wide->v.ndim - 1) : NULL;
     } else if (nb == 2) {
-        result = folded(a, b);
+        result = folded(a, b, own);
     } else {
-        result = batched(a, b);
+        result = batched(a, b, own);
     }
     return result_set(c, result);
 }

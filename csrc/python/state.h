@@ -65,4 +65,9 @@ int element_set(char *p, int dtype, PyObject *value);
 int list_ops_init(PyObject *module);
 int module_base_init(PyObject *module);
 
+/* ---- precision_nodes.c ---- */
+int precision_init(PyObject *module);
+/* A call's own `precision` argument -> Precision; PRECISION_AS_SET without one, -2 with an exception. */
+int precision_argument(const char *text, int device);
+
 #endif

@@ -2,11 +2,23 @@
 #include "../classes.h"
 #include "derivatives.h"
 
+/* mm or bmm in the precision that the forward call asked for, if it did. */
+static Tensor *multiply(Back *b, OpId op, Tensor *x, Tensor *y, Arg precision) {
+    if (!x || !y) {
+        return NULL;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(x), arg_tensor(y)};
+    arg[amp_rows[op].precision_index] = precision;
+    return op_args(b, op, arg);
+}
+
+static Arg own_precision(const Back *b) { return ARG(amp_rows[node_op(b)].precision_index); }
+
 /* mm and bmm: C = A B gives dA = G B^T, dB = A^T G. */
 void d_mm(Back *b) {
     OpId op = node_op(b);
-    GRAD(0, op2(b, op, b->g, transpose_last(b, IN(1))));
-    GRAD(1, op2(b, op, transpose_last(b, IN(0)), b->g));
+    GRAD(0, multiply(b, op, b->g, transpose_last(b, IN(1)), own_precision(b)));
+    GRAD(1, multiply(b, op, transpose_last(b, IN(0)), b->g, own_precision(b)));
 }
 
 void d_mv(Back *b) {
@@ -19,8 +31,8 @@ void d_addmm(Back *b) {
     OpId op = node_op(b) == OP_addmm ? OP_mm : OP_bmm;
     double beta = ARG(3).num.f, alpha = ARG(4).num.f;
     GRAD(0, scale(b, b->g, beta));
-    GRAD(1, scale(b, op2(b, op, b->g, transpose_last(b, IN(2))), alpha));
-    GRAD(2, scale(b, op2(b, op, transpose_last(b, IN(1)), b->g), alpha));
+    GRAD(1, scale(b, multiply(b, op, b->g, transpose_last(b, IN(2)), own_precision(b)), alpha));
+    GRAD(2, scale(b, multiply(b, op, transpose_last(b, IN(1)), b->g, own_precision(b)), alpha));
 }
 
 /* (..., K) as a matrix of K columns */
@@ -44,8 +56,12 @@ void d_linear(Back *b) {
         int64_t column[2] = {b->g->v.numel, 1}; /* without the output feature, g may look like a matrix */
         g = reshape(b, b->g, 2, column);
     }
-    GRAD(0, reshape_like(b, op2(b, OP_mm, g, matrix(b, IN(1), k)), input));
-    GRAD(1, reshape_like(b, op2(b, OP_mm, transpose_last(b, g), matrix(b, IN(0), k)), weight));
+    Arg precision = own_precision(b);
+    if (weight->ndim == 1 && precision.kind != ARG_STR) { /* matrix times vector */
+        precision = (Arg){.kind = ARG_STR, .s = "ieee"};
+    }
+    GRAD(0, reshape_like(b, multiply(b, OP_mm, g, matrix(b, IN(1), k), precision), input));
+    GRAD(1, reshape_like(b, multiply(b, OP_mm, transpose_last(b, g), matrix(b, IN(0), k), precision), weight));
     if (b->node->nin > 2) {
         GRAD(2, b->g);
     }
@@ -85,11 +101,12 @@ void f_linear(Back *b) {
     }
     int64_t n = weight->shape[0], k = weight->shape[1], dg[4], dx[4], dw[4];
     Tensor *g = NEED(0) || NEED(1) ? dense(b, b->g) : NULL;
+    const Arg precision = own_precision(b);
     if (g && NEED(0)) {
         Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0) : NULL;
         if (out) {
             View vg = as_rows(g, n, dg, false), vw = as_rows(w, k, dw, false), vo = as_rows(out, k, dx, false);
-            b->failed |= raw_product(&vg, &vw, &vo, "linear") < 0;
+            b->failed |= raw_product(&vg, &vw, &vo, &precision, "linear") < 0;
             b->grad[0] = out;
         }
     }
@@ -97,7 +114,7 @@ void f_linear(Back *b) {
         Tensor *x = dense(b, IN(0)), *out = x ? fresh(b, 1) : NULL;
         if (out) {
             View vg = as_rows(g, n, dg, true), vx = as_rows(x, k, dx, false), vo = as_rows(out, k, dw, false);
-            b->failed |= raw_product(&vg, &vx, &vo, "linear") < 0;
+            b->failed |= raw_product(&vg, &vx, &vo, &precision, "linear") < 0;
             b->grad[1] = out;
         }
     }
