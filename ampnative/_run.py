@@ -15,7 +15,7 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 __all__ = ["install", "run_module", "run_script"]
@@ -62,7 +62,7 @@ def _explain_missing(module: ModuleType, fullname: str) -> None:
     def __getattr__(name: str) -> Any:
         raise AttributeError(f"ampnative does not have {fullname}.{name}", name=name, obj=module)
 
-    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+    vars(module)["__getattr__"] = __getattr__
 
 
 def install() -> None:
@@ -103,9 +103,61 @@ def _teach_child_processes() -> None:
     set_forkserver_preload([])  # by default the script itself, in a process that reads no such dict
 
 
+def _hide_launcher(previous: Any) -> Any:
+    """An excepthook that shows a traceback as ``python script.py`` would: without the frames that lead to the script,
+    and without those of this module at its end."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        trace = _script_part(trace)
+        previous(kind, error.with_traceback(trace), trace)
+
+    hook.hides_launcher = True  # type: ignore[attr-defined]
+    return hook
+
+
+def _script_part(trace: TracebackType | None) -> TracebackType | None:
+    starts = (run_script.__code__, run_module.__code__)
+    entry = trace
+    while entry is not None and entry.tb_frame.f_code not in starts:
+        entry = entry.tb_next
+    if entry is None:  # not from a script that this module runs
+        return trace
+    entry = entry.tb_next
+    while entry is not None and _file(entry).startswith(("<frozen runpy", "<frozen importlib")):
+        entry = entry.tb_next
+    first = last = entry
+    while entry is not None:
+        if _file(entry) != __file__ and not _file(entry).startswith("<frozen importlib"):
+            last = entry
+        entry = entry.tb_next
+    if last is not None and last.tb_next is not None and _ends_here(last.tb_next):
+        last.tb_next = None
+    return first
+
+
+def _file(trace: TracebackType) -> str:
+    return trace.tb_frame.f_code.co_filename
+
+
+def _ends_here(trace: TracebackType) -> bool:
+    """Whether this module raised, and not the import system by itself."""
+    entry: TracebackType | None = trace
+    while entry is not None:
+        if _file(entry) == __file__:
+            return True
+        entry = entry.tb_next
+    return False
+
+
+def _start() -> None:
+    install()
+    if not hasattr(sys.excepthook, "hides_launcher"):
+        sys.excepthook = _hide_launcher(sys.excepthook)
+
+
 def run_script(path: str, args: Sequence[str]) -> None:
     """Execute a file as ``__main__`` with ``sys.argv = [path, *args]``, as ``python path args`` does."""
-    install()
+    _start()
     sys.argv[:] = [path, *args]
     if os.path.isdir(path):
         sys.path[0] = path
@@ -122,7 +174,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
 
 def run_module(name: str, args: Sequence[str]) -> None:
     """Execute a module as ``__main__``, as ``python -m name args`` does."""
-    install()
+    _start()
     sys.argv[:] = [name, *args]
     sys.path[0] = os.getcwd()
     runpy.run_module(name, run_name="__main__", alter_sys=True)

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
@@ -30,7 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args[:1] == ["run"]:
             return _run(args[1:])
-        parsed = _parser().parse_args(args)
+        if not args:
+            _parser().print_help(sys.stderr)
+            return 2
+        parsed, unknown = _parser().parse_known_args(args)
+        if unknown:
+            parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed.function(parsed)
     except UsageError as error:
         print(f"ampnative: {error}", file=sys.stderr)
@@ -110,46 +115,57 @@ def _seed(text: str) -> int:
     return value
 
 
+class _Parser(argparse.ArgumentParser):
+    """A mistake costs one line and a hint, not the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n({self.prog} --help lists what there is)\n")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> None:
+        import ampnative
+
+        print(f"ampnative {ampnative.__version__}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ampnative", description="Mixed-precision training on NumPy buffers.")
+    parser = _Parser(prog="ampnative", description="Mixed-precision training on NumPy buffers.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    recipe = commands.add_parser(
-        "recipe", help="the mixed-precision recipe, checked and timed", description=_recipe_description()
-    )
-    recipe.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help='default cpu; "cuda" is emulated where there is no GPU'
-    )
+    recipe = commands.add_parser("recipe", help="the mixed-precision recipe, checked and timed", description=_recipe_description())
+    recipe.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help='default cpu; "cuda" is emulated where there is no GPU')
     recipe.add_argument(
         "--dtype",
         choices=("float32", "bfloat16", "float16"),
         help="autocast dtype; default bfloat16 on cpu, float16 on cuda",
     )
-    recipe.add_argument("--batch-sizes", type=_counts, metavar="N,N", help="default 128,256,512,513")
+    recipe.add_argument("--batch-sizes", type=_counts, metavar="N,N,...", help="default 128,256,512,513")
     recipe.add_argument(
         "--size",
         type=_count,
+        metavar="N",
         help="width of every layer; default 4096, less where that would take longer than a minute",
     )
-    recipe.add_argument("--layers", type=_count, default=3, help="linear layers; default 3")
-    recipe.add_argument(
-        "--batches", type=_count, help="batches per epoch; default as many as fit in a minute, 50 with --full"
-    )
-    recipe.add_argument("--epochs", type=_count, help="default 1, 3 with --full; 30 with --data digits")
-    recipe.add_argument("--init-scale", type=_scale, default=65536.0, help="first loss scale; default 65536")
+    recipe.add_argument("--layers", type=_count, metavar="N", help="linear layers; default 3")
+    recipe.add_argument("--batches", type=_count, metavar="N", help="batches per epoch; default as many as fit in a minute, 50 with --full")
+    recipe.add_argument("--epochs", type=_count, metavar="N", help="default 1, 3 with --full; 30 with --data digits")
+    recipe.add_argument("--init-scale", type=_scale, metavar="SCALE", help="first loss scale of float16; default 65536")
     recipe.add_argument(
         "--data",
         choices=("synthetic", "digits"),
         default="synthetic",
-        help="digits: train a classifier on scikit-learn's data",
+        help="digits: train a classifier on scikit-learn's data; needs scikit-learn (from a clone: pip install '.[data]')",
     )
     recipe.add_argument("--full", action="store_true", help="the published sizes: 4096, 50 batches, 3 epochs")
     recipe.add_argument("--json", metavar="FILE", help="write the results there as well")
-    recipe.add_argument("--seed", type=_seed, default=0, help="default 0")
-    recipe.set_defaults(function=_recipe)
+    recipe.add_argument("--seed", type=_seed, metavar="N", default=0, help="default 0")
+    recipe.set_defaults(function=_recipe, parser=recipe)
 
     info = commands.add_parser("info", help="what a bug report needs")
-    info.set_defaults(function=_info)
+    info.set_defaults(function=_info, parser=info)
 
     commands.add_parser("run", help="run a PyTorch script unchanged", add_help=False)
     return parser
@@ -207,7 +223,7 @@ def info() -> dict[str, str]:
 
     state = "available" if cuda.is_available() else f"not available: {cuda.why_unavailable()}"
     if cuda.is_emulated():
-        state = f"emulated: {cuda.get_device_name()}"
+        state = cuda.get_device_name()  # says that it is emulated
     lines = {
         "ampnative": str(getattr(ampnative, "__version__", "unknown")),
         "extension": str(getattr(_C, "__file__", "unknown")),
@@ -216,21 +232,18 @@ def info() -> dict[str, str]:
         "ml_dtypes": ml_dtypes.__version__,
         "system": platform.platform(),
         "machine": f"{platform.machine()}, {os.cpu_count()} logical cores",
-        "instructions": _C.isa_name()
-        + (f" (AMPNATIVE_ISA={os.environ['AMPNATIVE_ISA']})" if "AMPNATIVE_ISA" in os.environ else ""),
+        "instructions": _C.isa_name() + (f" (AMPNATIVE_ISA={os.environ['AMPNATIVE_ISA']})" if "AMPNATIVE_ISA" in os.environ else ""),
         "threads": str(_C.get_num_threads()),
         "cuda": state,
         "memory, cpu": (
-            f"{cpu.memory_allocated():,} B in tensors, peak {cpu.max_memory_allocated():,} B, "
-            f"{cpu.memory_reserved():,} B held"
+            f"{cpu.memory_allocated():,} B in tensors, peak {cpu.max_memory_allocated():,} B, {cpu.memory_reserved():,} B held"
         ),
     }
     changed = [f"{name}={own}" for name, own, _, _ in _C._precision_nodes() if own not in ("none", "unset")]
     lines["precision"] = ", ".join(changed) or "as in a new process"
     if cuda.is_available():
         lines["memory, cuda"] = (
-            f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, "
-            f"{cuda.memory_reserved():,} B held"
+            f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, {cuda.memory_reserved():,} B held"
         )
     switches = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("AMPNATIVE_"))
     lines["environment"] = ", ".join(switches) or "no AMPNATIVE_ variables"

@@ -35,14 +35,15 @@ def test_info_under_emulation(capsys):
     with torch.cuda.emulate():
         cli.main(["info"])
     out = capsys.readouterr().out
-    assert "emulated on the CPU" in out and "memory, cuda" in out
+    assert out.count("emulated") == 1 and "emulated on the CPU" in out and "memory, cuda" in out
+    assert "on the CPU: o" in repr(torch.cuda.emulate(False))
 
 
 @pytest.mark.parametrize(
     "args",
     [
-        [],
         ["nonsense"],
+        ["recipe", "--bogus"],
         ["recipe", "--batches", "0"],
         ["recipe", "--batch-sizes", "12,x"],
         ["recipe", "--batch-sizes", ""],
@@ -64,6 +65,33 @@ def test_wrong_usage_is_exit_code_2_on_stderr(args, capsys):
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == "" and "error" in captured.err
+    assert len(captured.err.splitlines()) == 2 and "--help" in captured.err
+
+
+def test_bare_command_prints_the_help(capsys):
+    assert cli.main([]) == 2
+    assert "recipe" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out == f"ampnative {torch.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [("1 / 0", "ZeroDivisionError"), ("x = = 1", "SyntaxError"), ("import torch.nowhere", "ModuleNotFoundError")],
+)
+@pytest.mark.parametrize("module", [False, True])
+def test_traceback_of_a_script_shows_the_script_only(tmp_path, source, error, module):
+    (tmp_path / "wrong.py").write_text(source + "\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "ampnative", "run", *(["-m", "wrong"] if module else ["wrong.py"])]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.returncode == 1 and error in done.stderr and "wrong.py" in done.stderr
+    files = [line for line in done.stderr.splitlines() if line.strip().startswith("File ")]
+    assert len(files) == 1, done.stderr
 
 
 @pytest.mark.parametrize("args", [["run"], ["run", "-m"], ["run", "--what", "x.py"], ["run", "no/such/file.py"]])
@@ -87,7 +115,7 @@ def test_narrow_ascii_terminal_gets_every_digit(columns):
     assert done.returncode == 0, done.stderr
     lines = [line.replace("|", " ").split() for line in done.stdout.splitlines()]  # an ASCII table has frames
     rows = [line for line in lines if line[:1] in (["8"], ["9"])]
-    assert [len(row) for row in rows] == [8, 8] and all(len(loss) == 8 for row in rows for loss in row[-2:])
+    assert [len(row) for row in rows] == [11, 11] and all(len(loss) == 6 for row in rows for loss in row[-5:-3])
 
 
 def test_missing_rich_names_the_cure(capsys, monkeypatch):

@@ -274,6 +274,15 @@ def test_zero_grad():
 # ---- containers, printing ----
 
 
+def test_repr_of_a_list_groups_equal_neighbours():
+    modules = nn.ModuleList([nn.Linear(2, 3), nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU())])
+    assert repr(modules) == (
+        "ModuleList(\n  (0-1): 2 x Linear(in_features=2, out_features=3, bias=True)\n  (2): ReLU()\n"
+        "  (3-4): 2 x Sequential(\n    (0): ReLU()\n  )\n)"
+    )
+    assert repr(nn.ModuleList()) == "ModuleList()"
+
+
 def test_repr():
     model = nn.Sequential(
         nn.Linear(3, 4), nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.25)), nn.GELU(), nn.Flatten(), nn.Softmax(1)

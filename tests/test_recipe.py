@@ -7,6 +7,7 @@ import pytest
 
 import ampnative as torch
 from ampnative import cli, recipe
+from ampnative.amp.history import ACTIONS
 
 SMALL = ["--size", "32", "--batch-sizes", "8,9", "--batches", "3"]
 
@@ -40,9 +41,9 @@ def test_small_recipe(tmp_path, capsys, device, dtype):
         assert r["mixed_loss"] == pytest.approx(r["default_loss"], rel=0.02)
         assert r["steps"] == 3 and r["default_seconds"] > 0 and r["default_peak_bytes"] > 3 * 32 * 32 * 4
         assert [row["scale"] for row in r["scale_history"]] == ([65536.0] * 3 if expected == "float16" else [])
-    assert "Left out of the published run" in out and "size: 32 instead of 4096" in out
+    assert "Left out of the published run" in out and "epochs: 1 instead of 3" in out and "size: 32 instead" not in out
     assert ("CUDA's rules are emulated on the CPU" in out) is (device == "cuda")
-    timings = [line for line in out.splitlines() if line.startswith("batch ")]
+    timings = [line for line in out.splitlines() if line.startswith(("batch 8,", "batch 9,"))]
     assert len(timings) == 4 and all(("emulated" in line) is (device == "cuda") for line in timings)
 
 
@@ -53,7 +54,39 @@ def test_scale_that_is_too_large_is_explained(tmp_path, capsys):
         assert r["skipped"][0]["new_scale"] == 5e8 and r["scale_history"][0]["action"] == "backoff"
         names = {c["name"] for s in r["skipped"] for c in s["culprits"]}
         assert names <= {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"} and "4.weight" in names
-    assert "step 0 skipped, scale 1e+09 -> 5e+08" in out and "4.weight" in out
+    assert out.count("  3 skipped of 3 steps; steps 0 to 2: scale 1e+09 -> 1.25e+08; ") == 2 and out.count("3 of 3\n") == 2
+    assert "survives times 1e+09" in out and out.count("every step of the mixed run was skipped") == 2
+
+
+@pytest.mark.parametrize(
+    ("scale", "fate"), [("1", "still vanishes times 1;"), ("2e30", "overflows times 2e+30;"), ("4096", "survives times 2^12;")]
+)
+def test_scaler_section_speaks_of_the_init_scale(capsys, scale, fate):
+    assert cli.main(["recipe", "--dtype", "float16", "--init-scale", scale, *SMALL]) == 0
+    assert fate in capsys.readouterr().out
+
+
+def test_scale_history_in_words():
+    class Scaler:
+        history = torch.amp.ScaleHistory()
+
+    for scale, found, tracker in ((8192.0, 0, 1), (8192.0, 0, 2), (3000.0, 1, 0), (1500.0, 1, 0), (1500.0, 0, 1), (1500.0, 0, 2)):
+        Scaler.history.append(scale, found, tracker, ACTIONS.index("backoff" if found else "keep"))
+    words = "2^13 kept in steps 0 to 1; 3000 after step 2 (backoff); 1500 after step 3 (backoff), kept to step 5"
+    assert recipe._scale_path(Scaler) == words
+
+
+def test_float32_speaks_of_no_autocast(capsys):
+    assert cli.main(["recipe", "--dtype", "float32", "--init-scale", "8", *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert "float32 autocast" not in captured.out and "mixed" not in captured.out and "float32 twice" in captured.out
+    assert captured.err == "ampnative: note: --init-scale has no effect on this run\n"
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.4, None), (0.5, 1.0)])
+def test_short_runs_are_not_compared(seconds, expected):
+    timing = recipe.Timing(seconds, 1)
+    assert recipe.Comparison(8, timing, timing, 1.0, 1.0, 3, None).speed_up == expected
 
 
 def test_full_keeps_the_published_numbers():
@@ -106,7 +139,7 @@ def test_report_that_cannot_be_written(capsys, tmp_path):
 def test_digits_without_scikit_learn(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert cli.main(["recipe", "--data", "digits"]) == 2
-    assert "ampnative[data]" in capsys.readouterr().err
+    assert "pip install '.[data]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -118,7 +151,20 @@ def test_digits_reach_95_percent(tmp_path, capsys, device):
     assert "test accuracy" in out
 
 
-def test_digits_that_learn_nothing_fail(capsys):
+def test_digits_that_learn_nothing_fail(capsys, monkeypatch):
     pytest.importorskip("sklearn", reason="the extra [data] is not installed")
-    assert cli.main(["recipe", "--data", "digits", "--dtype", "float16", "--init-scale", "1e30", "--epochs", "1"]) == 1
+    learnt = recipe._train_digits
+    monkeypatch.setattr(recipe, "_train_digits", lambda device, dtype, epochs, *rest: learnt(device, dtype, 1, *rest))
+    assert cli.main(["recipe", "--data", "digits", "--dtype", "float16"]) == 1
     assert "reaches 95%" in capsys.readouterr().err
+
+
+def test_digits_check_only_the_default_run(tmp_path, capsys):
+    pytest.importorskip("sklearn", reason="the extra [data] is not installed")
+    args = ["--data", "digits", "--dtype", "float16", "--init-scale", "1e30", "--epochs", "1", "--size", "8"]
+    path = tmp_path / "report.json"
+    assert cli.main(["recipe", *args, "--json", str(path)]) == 0
+    captured = capsys.readouterr()
+    names = [r["precision"] for r in json.loads(path.read_text())["runs"]]
+    assert names == ["float32", "float16 autocast + GradScaler"]
+    assert "accuracy not checked" in captured.out and "--size has no effect" in captured.err

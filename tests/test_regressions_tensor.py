@@ -1,6 +1,7 @@
 """Faults that random programs and hostile arguments found: tensors, views, in-place ops, the backward pass."""
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -249,3 +250,22 @@ def test_logits_loss_keeps_small_slopes():
 def test_exponential_of_zero_is_one():
     assert torch.zeros(40).exp().tolist() == [1.0] * 40
     assert torch.log_softmax(torch.full((3, 1), 4.0), 1).tolist() == [[0.0]] * 3
+
+
+def test_data_may_be_replaced_while_another_thread_computes():
+    x, stop, failures = torch.ones(700, 700), threading.Event(), []
+
+    def compute():
+        while not stop.is_set():
+            total = (x * 2).sum().item()
+            if total not in (2.0 * 700 * 700, 2.0 * 300 * 300):
+                failures.append(total)
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for _ in range(150):
+        x.data = torch.ones(300, 300)
+        x.data = torch.ones(700, 700)
+    stop.set()
+    thread.join()
+    assert not failures

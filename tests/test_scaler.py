@@ -392,6 +392,34 @@ def test_explanations_are_bounded():
     assert len(explanation) == 32 and explanation.total == 50 and explanation[-1].update == 49
 
 
+def test_text_of_an_explanation_is_bounded():
+    scaler = started(2.0**16)
+    for _ in range(10):
+        scaler.step(Foreign(*(tensor_param([INF, NAN]) for _ in range(9))))
+        scaler.update()
+    explanation = scaler.explain()
+    lines = str(explanation).splitlines()
+    assert lines[0] == "10 skipped of 10 steps" and len(lines) == 1 + 4 * (1 + 6 + 1) + 1 + 1
+    assert lines[1] == "step 0 skipped, scale 2^16 -> 2^15 (inf in the scaled gradients: the scale was too large)"
+    assert lines[2].endswith("1 nan, 1 +inf, first at [0]; no value is finite") and lines[8] == "    and 3 more"
+    assert [line[:15] for line in lines if line.startswith("step")][2] == "steps 2 to 7: s"
+    assert "scale 2^14 -> 256" in lines[17] and "named_parameters()" in lines[-1]
+    assert repr(explanation) == str(explanation) and "-&gt;" in explanation._repr_html_()
+    assert explanation.short().startswith("10 skipped of 10 steps; steps 0 to 9: scale 2^16 -> 64; ")
+
+
+@pytest.mark.parametrize(
+    ("scale", "value", "cause"),
+    [(4.0, NAN, "nan in the backward pass"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
+)
+def test_cause_of_a_skip(scale, value, cause):
+    scaler, opt = started(scale), Foreign(tensor_param([1.0, value]), param_names=["w"])
+    scaler.step(opt)
+    assert cause in scaler.explain()[0].cause and cause in str(scaler.explain())
+    assert "named_parameters" not in str(scaler.explain())
+    assert f"after unscaling, the largest finite is {1.0 / scale:.4g}" in str(scaler.explain())
+
+
 def test_metrics_and_log_to():
     scaler, rows = started(8.0), {}
     for value in (1.0, INF, INF, 1.0, INF):

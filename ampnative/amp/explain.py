@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +12,21 @@ import numpy as np
 
 from .._C import Tensor
 
-__all__ = ["Culprit", "Explanation", "SkippedStep", "find_culprits", "parameter_name"]
+__all__ = ["Culprit", "Explanation", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
 
 _CHUNK = 1 << 20  # elements looked at together: bounds the memory that an explanation takes
 _FP16_SMALLEST = 2.0**-24
+_SHOWN_CULPRITS = 6  # per step
+_SHOWN_ENDS = 2  # steps at either end that the text shows in full
+
+
+def scale_text(scale: float) -> str:
+    """A scale in few characters: powers of two from 2^10 on (and below 2^-9) as such, others with six digits."""
+    if math.isfinite(scale) and scale > 0:
+        mantissa, exponent = math.frexp(scale)
+        if mantissa == 0.5 and not -10 < exponent - 1 < 10:
+            return f"2^{exponent - 1}"
+    return f"{scale:g}"
 
 
 @dataclass(frozen=True)
@@ -43,15 +56,18 @@ class Culprit:
     underflow_share: float
 
     def __str__(self) -> str:
-        counts = ", ".join(
-            f"{n} {what}" for n, what in ((self.nan, "nan"), (self.posinf, "+inf"), (self.neginf, "-inf")) if n
-        )
+        counts = ", ".join(f"{n} {what}" for n, what in ((self.nan, "nan"), (self.posinf, "+inf"), (self.neginf, "-inf")) if n)
         where = ", ".join(map(str, self.first_index))
-        return (
-            f"{self.name} {self.dtype} {self.shape}: {counts}, first at [{where}]; largest finite "
-            f"{self.largest_finite:.4g}, "
-            f"{self.underflow_share:.1%} zero or below fp16's smallest"
-        )
+        text = f"{self.name} {self.dtype} {self.shape}: {counts}, first at [{where}]; "
+        if self.nan + self.posinf + self.neginf >= math.prod(self.shape):
+            return text + "no value is finite"
+        text += f"after unscaling, the largest finite is {self.largest_finite:.4g}"
+        return text + (f"; {self.underflow_share:.1%} zero or below fp16's smallest" if self.underflow_share else "")
+
+    @property
+    def has_name(self) -> bool:
+        """Whether `name` is more than a position."""
+        return self.name != _position(self.group, self.index)
 
 
 @dataclass
@@ -65,23 +81,38 @@ class SkippedStep:
     update: int | None = None
     new_scale: float | None = None
 
+    @property
+    def cause(self) -> str:
+        """What made the gradients overflow, where their values tell it; else empty."""
+        if not self.culprits:
+            return ""
+        if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
+            return "nan in the backward pass: a loss or layer overflowed, by itself or by the scale"
+        if self.old_scale > 1:
+            return "inf in the scaled gradients: the scale was too large"
+        return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed"
+
     def __str__(self) -> str:
         where = "the current step" if self.update is None else f"step {self.update}"
-        change = f"{self.old_scale:g}"
-        change += "; update() has not run yet" if self.new_scale is None else f" -> {self.new_scale:g}"
-        lines = [f"{where} skipped, scale {change}"]
-        lines += [f"    {culprit}" for culprit in self.culprits]
+        change = scale_text(self.old_scale)
+        change += "; update() has not run yet" if self.new_scale is None else f" -> {scale_text(self.new_scale)}"
+        lines = [f"{where} skipped, scale {change}" + (f" ({self.cause})" if self.cause else "")]
+        lines += [f"    {culprit}" for culprit in self.culprits[:_SHOWN_CULPRITS]]
+        if len(self.culprits) > _SHOWN_CULPRITS:
+            lines.append(f"    and {len(self.culprits) - _SHOWN_CULPRITS} more")
         if self.note:
             lines.append(f"    {self.note}")
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """The last skipped steps, oldest first, out of `total` skipped so far. ``str()`` gives text."""
+    """The last skipped steps, oldest first, out of `total` skipped so far among `of` steps. ``str()`` gives text: the
+    first and the last steps in full, those between in one line."""
 
     steps: tuple[SkippedStep, ...]
     total: int
+    of: int | None = None
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -95,8 +126,43 @@ class Explanation:
     def __str__(self) -> str:
         if not self.total:
             return "no step was skipped"
-        head = f"{self.total} skipped" + ("" if self.total == len(self.steps) else f", the last {len(self.steps)}:")
-        return "\n".join([head, *map(str, self.steps)])
+        steps, ends = self.steps, _SHOWN_ENDS
+        lines = [self._head() + ("" if self.total == len(steps) else f", the last {len(steps)}:")]
+        if len(steps) <= 2 * ends + 1:
+            lines += map(str, steps)
+        else:
+            lines += [*map(str, steps[:ends]), _summary(steps[ends:-ends]), *map(str, steps[-ends:])]
+        if not all(culprit.has_name for step in steps for culprit in step.culprits):
+            lines.append("An optimizer made with model.named_parameters() gives names instead of positions.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _head(self) -> str:
+        return f"{self.total} skipped" + ("" if self.of is None else f" of {self.of} step{'s' * (self.of != 1)}")
+
+    def short(self) -> str:
+        """One line: how many steps, which, how the scale moved, why."""
+        return f"{self._head()}; {_summary(self.steps)}" if self.steps else str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _summary(steps: tuple[SkippedStep, ...]) -> str:
+    """Several skipped steps in one line."""
+    first, last = steps[0], steps[-1]
+    numbers = [step.update for step in steps if step.update is not None]
+    where = "the current step" if not numbers else f"step {numbers[0]}"
+    if len(numbers) > 1:
+        gaps = numbers[-1] - numbers[0] + 1 != len(numbers)
+        where = f"steps {numbers[0]} to {numbers[-1]}" + (f" ({len(numbers)} of them)" if gaps else "")
+    end = last.old_scale if last.new_scale is None else last.new_scale
+    names = list(dict.fromkeys(culprit.name for step in steps for culprit in step.culprits))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    reasons = list(dict.fromkeys(step.cause or step.note for step in steps))
+    parts = [f"scale {scale_text(first.old_scale)} -> {scale_text(end)}", ", ".join(names[:3]) + more, *reasons[:3]]
+    return f"{where}: " + "; ".join(filter(None, parts))
 
 
 def parameter_name(group: Any, group_index: int, index: int) -> str:
@@ -104,7 +170,11 @@ def parameter_name(group: Any, group_index: int, index: int) -> str:
     names = group.get("param_names") if isinstance(group, dict) else None
     if names is not None and index < len(names):
         return str(names[index])
-    return f"group {group_index}, parameter {index}"
+    return _position(group_index, index)
+
+
+def _position(group: int, index: int) -> str:
+    return f"group {group}, parameter {index}"
 
 
 def find_culprits(optimizer: Any, scale: float, scaled: bool) -> tuple[Culprit, ...]:
@@ -142,9 +212,7 @@ def _parts(values: np.ndarray, narrow: bool) -> Iterator[np.ndarray]:
             yield values[start : start + _CHUNK].astype(wide)
 
 
-def _measure(
-    name: str, group: int, index: int, gradient: Any, values: np.ndarray, narrow: bool, scale: float, scaled: bool
-) -> Culprit:
+def _measure(name: str, group: int, index: int, gradient: Any, values: np.ndarray, narrow: bool, scale: float, scaled: bool) -> Culprit:
     nan = posinf = neginf = small = seen = 0
     first = None
     largest = 0.0

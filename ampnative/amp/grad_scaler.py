@@ -654,7 +654,8 @@ class GradScaler:
         if not self._enabled:
             return Explanation((), 0)
         steps = (*self._skips, *self._pending.values())
-        return Explanation(steps[-_EXPLAINED_STEPS:], max(self._steps_skipped, len(steps)))
+        skipped = max(self._steps_skipped, len(steps))
+        return Explanation(steps[-_EXPLAINED_STEPS:], skipped, self._steps_taken + skipped)
 
     def __repr__(self) -> str:
         if not self._enabled:

@@ -72,6 +72,10 @@ class _Emulation:
     def __init__(self, before: tuple[bool, int]) -> None:
         self._before = before
 
+    def __repr__(self) -> str:
+        now, before = ("on" if state else "off" for state in (_C._cuda_emulated(), self._before))
+        return f"<emulation of CUDA on the CPU: {now}; leaving `with` switches it {before}>"
+
     def __enter__(self) -> _Emulation:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, overload
@@ -119,6 +120,19 @@ class ModuleList(_Numbered):
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
+
+    def __repr__(self) -> str:
+        """Equal neighbours share an entry."""
+        if not len(self):
+            return f"{self._get_name()}()"
+        entries: list[str] = []
+        position = 0
+        for text, equal in itertools.groupby(map(repr, self)):
+            count = len(list(equal))
+            label = f"({position})" if count == 1 else f"({position}-{position + count - 1})"
+            entries.append(f"{label}: " + (f"{count} x " if count > 1 else "") + text.replace("\n", "\n  "))
+            position += count
+        return f"{self._get_name()}(\n  " + "\n  ".join(entries) + "\n)"
 
 
 class ModuleDict(Module):

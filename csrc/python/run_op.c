@@ -1,6 +1,8 @@
 /* The driver: autocast, class function, output handling, recording, in this order for every op. */
 #include "run_op.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "args.h"
@@ -12,6 +14,17 @@
 /* About 30 us of memory traffic: below that, giving the GIL away costs more than it helps. */
 enum { GIL_COST = 256 * 1024 };
 
+/* Kernels that run without the GIL right now. They read Views inside Tensors, so whoever changes a Tensor's View waits for them. */
+static _Atomic int unlocked;
+
+void run_slot_settle(void) {
+    while (atomic_load(&unlocked)) {
+        PyThreadState *thread = PyEval_SaveThread();
+        sched_yield();
+        PyEval_RestoreThread(thread);
+    }
+}
+
 int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *name) {
     if (device == AMP_META) { /* shapes without memory: nothing to compute */
         return 0;
@@ -21,8 +34,11 @@ int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *
     }
     Status status;
     if (cost > GIL_COST) {
-        Py_BEGIN_ALLOW_THREADS status = slot(call);
-        Py_END_ALLOW_THREADS
+        atomic_fetch_add(&unlocked, 1);
+        PyThreadState *thread = PyEval_SaveThread();
+        status = slot(call);
+        atomic_fetch_sub(&unlocked, 1);
+        PyEval_RestoreThread(thread);
     } else {
         status = slot(call);
     }

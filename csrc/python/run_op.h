@@ -126,6 +126,9 @@ int call_copy(Tensor *dst, Tensor *src);                /* dst.copy_(src) */
 /* Runs one backend slot for `device`, releasing the GIL when `cost` (bytes touched, or flops / 8) is large. 0 or -1. */
 int run_slot(int device, Slot Backend_slot, const Call *call, int64_t cost, const char *name);
 
+/* Waits, without the GIL, until no kernel runs unlocked: before a Tensor's View changes under other threads' eyes. */
+void run_slot_settle(void);
+
 /* Promotion over tensors (0-dim and wrapped rules, golden/promotion.json). n >= 1. */
 int promote_tensors(int n, Tensor *const *t);
 /* Resolves a dim that may be negative; -1 with IndexError. ndim 0 counts as 1. */

@@ -8,6 +8,7 @@
 #include "autocast_region.h"
 #include "interop.h"
 #include "node.h"
+#include "run_op.h"
 #include "tensor_methods.h"
 
 /* ---- storage ---- */
@@ -421,6 +422,7 @@ int device_require(int device) {
 /* ---- x.data = y ---- */
 
 int tensor_take_data(Tensor *t, Tensor *src) {
+    run_slot_settle();
     View old = t->v;
     if (tensor_set_ndim(t, src->v.ndim) < 0) {
         t->v = old;
