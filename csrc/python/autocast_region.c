@@ -8,6 +8,7 @@
 #include "../core/policy.h"
 #include "derivatives/derivatives.h"
 #include "node.h"
+#include "observer.h"
 
 /* ---- casts ---- */
 
@@ -41,6 +42,9 @@ static Tensor *cached_cast(Tensor *t, int dtype, AutocastDevice device) {
         CastSlot *s = &m->cast[i];
         if (s->cast && s->cast->v.dtype == dtype) {
             if (s->epoch == epoch && s->writes == t->st->writes) {
+                if (amp_mode & MODE_OBSERVER && observer_cache_hit(t, dtype) < 0) {
+                    return NULL;
+                }
                 return (Tensor *)Py_NewRef((PyObject *)s->cast);
             }
             slot = s;
