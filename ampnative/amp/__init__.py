@@ -4,6 +4,7 @@ from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_availab
 from .explain import Culprit, Explanation, SkippedStep
 from .grad_scaler import GradScaler, OptState
 from .history import HistoryRow, ScaleHistory
+from .policies import op_policy, ops, result_dtype
 from .status import StepStatus
 
 __all__ = [
@@ -19,4 +20,7 @@ __all__ = [
     "custom_bwd",
     "custom_fwd",
     "is_autocast_available",
+    "op_policy",
+    "ops",
+    "result_dtype",
 ]

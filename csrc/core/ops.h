@@ -21,4 +21,19 @@ typedef enum Policy {
     POLICY_BANNED
 } Policy;
 
+/* Dtype of an op's result (the dtype column of ops.def). */
+typedef enum DTypeRule {
+    RULE_SAME,
+    RULE_REAL,
+    RULE_EQUAL,
+    RULE_PAIR,
+    RULE_PROMOTE,
+    RULE_BITS,
+    RULE_FLOAT,
+    RULE_BOOL,
+    RULE_SUM,
+    RULE_INDEX,
+    RULE_OWN
+} DTypeRule;
+
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "../core/policy.h"
 #include "derivatives/derivatives.h"
 #include "node.h"
 #include "observer.h"
@@ -104,7 +103,7 @@ static void clear_cache(void) {
 
 /* ---- the driver's slow path ---- */
 
-static int raise_policy(const OpRow *row, const PolicyResult *r, const int8_t *dtypes) {
+int autocast_raise(const OpRow *row, const PolicyResult *r, const int8_t *dtypes) {
     if (r->error == POLICY_IS_BANNED) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid "
@@ -202,7 +201,7 @@ static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *ke
     }
     PolicyResult r = amp_policy_target(policy, amp_autocast_dtype(device), total, dtypes, eligible);
     if (r.error != POLICY_OK) {
-        return raise_policy(row, &r, dtypes);
+        return autocast_raise(row, &r, dtypes);
     }
     amp_mode &= (uint8_t)~bit; /* what the op calls inside is not autocast again; run_op restores the byte */
     if (r.set_dtype >= 0 && row->dtype_index >= 0 && arg[row->dtype_index].kind == ARG_NONE) {

@@ -30,6 +30,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
             *compute = *out = amp_state.default_dtype;
         }
         break;
+    case RULE_REAL: *out = amp_real_of(dtype); break;
     case RULE_BOOL: *out = AMP_BOOL; break;
     case RULE_OWN: /* clamp: a float bound makes an integer tensor float */
         for (int i = 1; i <= 2; i++) {
@@ -43,9 +44,6 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         }
         break;
     default: break;
-    }
-    if (c->row->op == OP_abs && amp_is_complex(dtype)) {
-        *out = amp_real_of(dtype);
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");

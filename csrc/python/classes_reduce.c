@@ -84,11 +84,7 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
     switch ((DTypeRule)c->row->rule) {
     case RULE_SUM: return given >= 0 ? given : amp_is_integral(dtype) ? AMP_INT64 : dtype;
     case RULE_BOOL: return dtype == AMP_UINT8 ? AMP_UINT8 : AMP_BOOL;
-    case RULE_OWN:
-        if (c->row->op == OP_count_nonzero) {
-            return AMP_INT64;
-        }
-        break;
+    case RULE_INDEX: return AMP_INT64;
     default: break;
     }
     if (given >= 0) {
