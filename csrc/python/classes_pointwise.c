@@ -270,6 +270,19 @@ int run_DIV_MODE(OpCall *c) {
     return result_set(c, (Tensor *)run_op(&amp_rows[op], arg, c->inplace));
 }
 
+/* end, and a weight with dimensions, have the input's dtype. */
+static int check_lerp(Tensor *const *t) {
+    static const char *const name[] = {"input", "end", "weight"};
+    for (int i = 1; i < 3; i++) {
+        if (t[i]->v.dtype != t[0]->v.dtype && (i == 1 || t[i]->v.ndim)) {
+            PyErr_Format(PyExc_RuntimeError, "lerp: expected dtype %s for `%s` but got dtype %s: convert it to the input's dtype",
+                         amp_dtype_info[t[0]->v.dtype].name, name[i], amp_dtype_info[t[i]->v.dtype].name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int run_TERNARY(OpCall *c) {
     Tensor *t[3] = {c->arg[0].t, c->arg[1].t, c->arg[2].t};
     int device = common_device(c);
@@ -294,6 +307,9 @@ int run_TERNARY(OpCall *c) {
         Py_XDECREF(wide[1]);
         Py_XDECREF(wide[2]);
         return failed;
+    }
+    if (c->row->op == OP_lerp && check_lerp(t) < 0) {
+        return -1;
     }
     int common = promote_tensors(3, t);
 

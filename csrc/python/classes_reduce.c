@@ -87,6 +87,14 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
     case RULE_INDEX: return AMP_INT64;
     default: break;
     }
+    if (c->row->op == OP_vector_norm && given >= 0 &&
+        amp_promote_dtypes(amp_real_of(dtype), amp_real_of(given)) != amp_real_of(given)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "linalg.vector_norm: the dtype of the input (%s) should be convertible without narrowing to the specified "
+                     "dtype (%s): norm in the input's dtype, then convert",
+                     amp_dtype_info[dtype].name, amp_dtype_info[given].name);
+        return -1;
+    }
     if (given >= 0) {
         dtype = given;
     }

@@ -173,7 +173,7 @@ static int answer(const OpRow *row, int n, int8_t *dtypes, const bool *selector,
             values[nvalues++] = dtypes[i];
         }
     }
-    int result = amp_rule_result((DTypeRule)row->rule, nvalues, values, set_dtype, amp_state.default_dtype);
+    int result = amp_rule_result((DTypeRule)row->rule, device, nvalues, values, set_dtype, amp_state.default_dtype);
     if (result < 0) {
         PyErr_Format(PyExc_RuntimeError, "%s does not take tensors of %s%s", row->name,
                      nvalues ? amp_dtype_info[values[0]].name : "no dtype", nvalues > 1 ? " with the other dtypes" : "");
