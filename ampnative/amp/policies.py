@@ -95,13 +95,16 @@ def op_policy(name: str | Callable[..., Any], device_type: str) -> str:
 
     Args:
         name: the op, as PyTorch's lists name it ("pow.Tensor_Scalar") or as users do ("pow", "linalg.svd",
-            "nn.functional.conv2d"), or its function. Listed ops that ampnative does not have yet are answered too.
+            "nn.functional.conv2d"), or its function, also one of :func:`register_op`. Listed ops that ampnative does not have yet are answered too.
         device_type: "cpu" or "cuda".
 
     Raises:
         ValueError: no such op; another device type.
     """
     device = _device_type(device_type)
+    registered = getattr(name, "__amp_policies__", None)
+    if registered is not None:
+        return registered[device]
     plain = _plain(name)
     if plain.endswith("_") and not plain.startswith("__") and _exists(plain):
         return "none"

@@ -161,7 +161,7 @@ static int answer(const OpRow *row, int n, int8_t *dtypes, const bool *selector,
         PolicyResult r = amp_policy_target((Policy)(device == AMP_CUDA ? ruling->cuda_policy : ruling->cpu_policy),
                                            amp_autocast_dtype(region), n, dtypes, eligible);
         if (r.error != POLICY_OK) {
-            return autocast_raise(row, &r, dtypes);
+            return autocast_raise(row->name, &r, dtypes);
         }
         for (int i = 0; i < n && r.cast_to >= 0; i++) {
             dtypes[i] = eligible[i] ? r.cast_to : dtypes[i];
@@ -215,10 +215,64 @@ static PyObject *result_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, 
     return NULL;
 }
 
+static int policy_parse(PyObject *o) {
+    for (int p = POLICY_NONE; PyUnicode_Check(o) && p <= POLICY_BANNED; p++) {
+        if (PyUnicode_CompareWithASCIIString(o, amp_policy_name((Policy)p)) == 0) {
+            return p;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "unknown policy %R: use lower, fp32, promote, banned or none", o);
+    return -1;
+}
+
+/* For ops that are Python functions: the caller looked which arguments are eligible. */
+static PyObject *policy_target(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs != 4 || !PyUnicode_Check(args[1]) || !PyTuple_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "_policy_target() takes (policy: str, name: str, dtypes: tuple, device)");
+        return NULL;
+    }
+    int policy = policy_parse(args[0]), device = policy < 0 ? -1 : device_parse(args[3]);
+    const char *name = PyUnicode_AsUTF8(args[1]);
+    if (device < 0 || !name) {
+        return NULL;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(args[2]);
+    int8_t *dtypes = PyMem_Malloc((size_t)n + 1);
+    uint8_t *eligible = PyMem_Malloc((size_t)n + 1);
+    PyObject *answer = NULL;
+    if (!dtypes || !eligible) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int dtype = dtype_parse(PyTuple_GET_ITEM(args[2], i));
+        if (dtype < 0) {
+            goto done;
+        }
+        dtypes[i] = (int8_t)dtype;
+        eligible[i] = 1;
+    }
+    PolicyResult r = amp_policy_target((Policy)policy, amp_autocast_dtype(device == AMP_CUDA ? AUTOCAST_CUDA : AUTOCAST_CPU),
+                                       (int)n, dtypes, eligible);
+    if (r.error != POLICY_OK) {
+        autocast_raise(name, &r, dtypes);
+    } else {
+        answer = r.cast_to < 0 ? Py_NewRef(Py_None) : dtype_object(r.cast_to);
+    }
+done:
+    PyMem_Free(dtypes);
+    PyMem_Free(eligible);
+    return answer;
+}
+
 int policy_table_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"_policy_entries", policy_entries, METH_NOARGS,
          "_policy_entries()\n--\n\nPyTorch's autocast lists, a list of dicts: entry, row (None: absent), cuda, cpu, absent."},
+        {"_policy_target", (PyCFunction)(void (*)(void))policy_target, METH_FASTCALL,
+         "_policy_target(policy, name, dtypes, device, /)\n--\n\nWhat the policy casts eligible arguments of these dtypes to in "
+         "this "
+         "thread's region; None: nothing."},
         {"_result_dtype", (PyCFunction)(void (*)(void))result_dtype, METH_FASTCALL,
          "_result_dtype(row, dtypes, device, /)\n--\n\nDtype that an op row would return in this thread's autocast state; None "
          "if it does not take so many tensors."},
