@@ -95,7 +95,8 @@ def op_policy(name: str | Callable[..., Any], device_type: str) -> str:
 
     Args:
         name: the op, as PyTorch's lists name it ("pow.Tensor_Scalar") or as users do ("pow", "linalg.svd",
-            "nn.functional.conv2d"), or its function, also one of :func:`register_op`. Listed ops that ampnative does not have yet are answered too.
+            "nn.functional.conv2d"), or its function, also one of :func:`register_op`. Listed ops that ampnative does not
+            have yet are answered too.
         device_type: "cpu" or "cuda".
 
     Raises:
