@@ -113,6 +113,8 @@ def test_wrong_questions():
         amp.result_dtype("mm", torch.float32, torch.float32, torch.float32)
     with pytest.raises(TypeError):
         amp.result_dtype("mm", "float32", "float32")
+    with pytest.raises(TypeError, match="without a tensor"):
+        amp.result_dtype("zeros")
     with pytest.raises(NotImplementedError, match="conv2d"):
         amp.result_dtype("conv2d", torch.float32, torch.float32)
     with pytest.raises(ValueError):

@@ -163,7 +163,9 @@ def result_dtype(op: str | Callable[..., Any], *dtypes: Any, device_type: str | 
     if not rows:
         absent = absent_op(name.partition(".")[0], name)
         raise absent if absent is not None else _unknown(name)
-    if inplace and given:
+    if not given:
+        raise TypeError(f"{name} was asked about without a tensor: give one dtype per tensor argument")
+    if inplace:
         return _inplace_dtype(name, rows, given, device)
     for row in rows:
         answer = _C._result_dtype(row["id"], given, device)
