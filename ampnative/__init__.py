@@ -5,7 +5,7 @@ autocast, their gradients and their docstrings come from there.
 """
 
 from . import _core_check  # isort: skip  first, so that a missing core is named
-from . import _C, amp, autograd, backends, cpu, cuda, nn, optim, random, serialization, utils
+from . import _C, amp, autograd, backends, cpu, cuda, debug, nn, optim, random, serialization, utils
 from ._C import (
     Generator,
     Size,
@@ -58,7 +58,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str):
-    raise AttributeError(
+    from ._absent import NAMESPACES, absent_op, namespace
+
+    if name in NAMESPACES:
+        return namespace(name)
+    raise absent_op(name) or AttributeError(
         f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
         "see the README for what exists"
     )

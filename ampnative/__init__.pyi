@@ -7,6 +7,7 @@ from . import autograd as autograd
 from . import backends as backends
 from . import cpu as cpu
 from . import cuda as cuda
+from . import debug as debug
 from . import nn as nn
 from . import optim as optim
 from . import random as random

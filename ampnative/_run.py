@@ -20,7 +20,7 @@ from typing import Any
 
 __all__ = ["install", "run_module", "run_script"]
 
-_OWN = frozenset({"__main__", "_deprecated", "_replacing", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
+_OWN = frozenset({"__main__", "_absent", "_deprecated", "_replacing", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
 
 
 class _Alias(importlib.abc.Loader):

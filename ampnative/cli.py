@@ -1,4 +1,4 @@
-"""The command line: ``ampnative recipe``, ``ampnative info``, ``ampnative run``."""
+"""The command line: ``ampnative recipe``, ``ampnative policies``, ``ampnative info``, ``ampnative run``."""
 
 from __future__ import annotations
 
@@ -164,6 +164,20 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("--seed", type=_seed, metavar="N", default=0, help="default 0")
     recipe.set_defaults(function=_recipe, parser=recipe)
 
+    policies = commands.add_parser(
+        "policies",
+        help="what autocast does to each op",
+        description="PyTorch's autocast lists: which dtype each listed op runs in. Ops on no list follow their inputs.",
+    )
+    policies.add_argument("--device", choices=("cpu", "cuda"), help="one device's list; default both")
+    policies.add_argument(
+        "--policy",
+        choices=("lower", "fp32", "set_opt", "append", "promote", "banned", "none"),
+        help="only ops with this policy; none: the ops that follow their inputs",
+    )
+    policies.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    policies.set_defaults(function=_policies)
+
     info = commands.add_parser("info", help="what a bug report needs")
     info.set_defaults(function=_info, parser=info)
 
@@ -205,6 +219,47 @@ def _recipe(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("ampnative: interrupted", file=sys.stderr)
         return 130
+
+
+# ---- policies --------------------------------------------------------------------------------------------------------
+
+
+def policy_rows(device: str | None, policy: str | None) -> list[dict[str, Any]]:
+    """Rows {"op", "cuda", "cpu", "exists"} of one or both devices, by policy and name."""
+    from . import _C
+    from .amp.policies import POLICIES, _exists, op_policy, ops
+
+    devices = (device,) if device else ("cuda", "cpu")
+    lists = {d: ops(d) for d in devices}
+    exists = {e["entry"]: e["absent"] is None for e in _C._policy_entries()}
+    if policy == "none":
+        exists |= {r["name"]: True for r in _C.op_rows() if _exists(r["name"])}
+    rows = [
+        {"op": op, **{d: lists[d].get(op) or op_policy(op, d) for d in devices}, "exists": there} for op, there in exists.items()
+    ]
+    if policy is None:
+        rows = [r for r in rows if any(r[d] != "none" for d in devices)]
+    elif policy == "none":
+        rows = [r for r in rows if all(r[d] == "none" for d in devices)]
+    else:
+        rows = [r for r in rows if any(r[d] == policy for d in devices)]
+    return sorted(rows, key=lambda r: ([POLICIES.index(r[d]) for d in devices], r["op"]))
+
+
+def _policies(args: argparse.Namespace) -> int:
+    import json
+
+    rows = policy_rows(args.device, args.policy)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return 0
+    devices = [args.device] if args.device else ["cuda", "cpu"]
+    width = max((len(r["op"]) for r in rows), default=2)
+    print(f"{'op':<{width}}  " + "".join(f"{d:<9}" for d in devices) + "in ampnative")
+    for r in rows:
+        print(f"{r['op']:<{width}}  " + "".join(f"{r[d]:<9}" for d in devices) + ("yes" if r["exists"] else "not yet"))
+    print(f"{len(rows)} ops, {sum(r['exists'] for r in rows)} of them in ampnative")
+    return 0
 
 
 # ---- info ------------------------------------------------------------------------------------------------------------

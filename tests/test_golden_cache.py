@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 
 import pytest
-from golden_tools import IS_PYTORCH, dtype_name, missing, records, resolve, torch
+from golden_tools import IS_PYTORCH, dtype_name, records, torch
 
 PROGRAMS = {}
 EDITS_A_WEIGHT = set()
@@ -306,7 +306,7 @@ def out_of_region_then_in(p):
 
 
 def run(name, products):
-    """What the program returned or {"error": type}, and the number of casts, None if the library cannot count them."""
+    """What the program returned or {"error": type}, its casts {"from>to shape": count} and the dtypes of its products."""
     box = {}
 
     def body():
@@ -316,55 +316,60 @@ def run(name, products):
             box["error"] = type(exc).__name__
 
     if IS_PYTORCH:
-        box["casts"] = _count_in_pytorch(body)
-    elif missing("debug.op_report"):
-        body()
-        box["casts"] = None
+        box["casts"], box["products"] = _watch_pytorch(body)
     else:
-        with resolve("debug.op_report")() as report:
+        with torch.debug.op_report() as report:
             body()
-        box["casts"] = report.cast_count
+        box["casts"], box["products"] = report.casts, [dtype_name(d) for d in report.products]
+        assert report.cast_count == sum(report.casts.values())
     torch.clear_autocast_cache()
     return box
 
 
-def _count_in_pytorch(body):
+def _watch_pytorch(body):
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Casts(TorchDispatchMode):
-        count = 0
+    casts, products = Counter(), []
 
+    class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             out = func(*args, **(kwargs or {}))
-            Casts.count += func._schema.name in ("aten::_to_copy", "aten::to") and args[0].dtype != out.dtype
+            name = func._schema.name
+            if name in ("aten::_to_copy", "aten::to") and args[0].dtype != out.dtype:
+                casts[f"{dtype_name(args[0].dtype)}>{dtype_name(out.dtype)} {list(args[0].shape)}"] += 1
+            elif name in ("aten::mm", "aten::addmm"):
+                products.append(dtype_name(out.dtype))
             return out
 
-    with Casts():
+    with Watch():
         body()
-    return Casts.count
+    return dict(casts), products
+
+
+def _our_casts(name, products):
+    """Each product casts its input; the weight is cast once for each dtype, or before and after the edit."""
+    casts = Counter(f"float32>{dtype} [2, 3]" for dtype in products.dtypes)
+    for dtype in set(products.dtypes):
+        casts[f"float32>{dtype} [3, 3]"] = 2 if name in EDITS_A_WEIGHT else 1
+    return casts
 
 
 @records("nested_and_cache")
 def test_program(record):
     products = Products()
     got = run(record["name"], products)
-    expected_casts = sum(record["casts"].values())
     if record.get("error") == "RuntimeError":
         record.ours.append("the cache is keyed by tensor and dtype")
     if record["name"] in EDITS_A_WEIGHT:
         record.ours.append("a weight edited in place is cast again")
     if record.ours and not IS_PYTORCH:
         assert "error" not in got, got
-        assert products.dtypes == products.regions  # every product in its region's dtype
+        assert got["products"] == products.dtypes == products.regions  # every product in its region's dtype
         if record["name"] in EDITS_A_WEIGHT:
             assert got["value"] == [record["value"][0], 2 * record["value"][1]]
-        # each product casts its input; the weight is cast once for each dtype, or before and after the edit
-        expected_casts = len(products.dtypes) + (2 if record["name"] in EDITS_A_WEIGHT else len(set(products.dtypes)))
+        assert got["casts"] == _our_casts(record["name"], products)
     else:
         assert got.get("error") == record.get("error")
         assert got.get("value") == record.get("value")
-        # a record lists the products of the forward pass before those of each backward pass
-        assert not Counter(products.dtypes) - Counter(record["products"]), (products.dtypes, record["products"])
-    if got["casts"] is None:
-        pytest.skip("debug.op_report not there: values and dtypes agree, casts not counted")
-    assert got["casts"] == expected_casts
+        assert got["products"] == record["products"]
+        assert got["casts"] == record["casts"]

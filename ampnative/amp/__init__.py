@@ -1,9 +1,12 @@
 """Automatic mixed precision: autocast regions, gradient scaling, and what the scaler can tell about a run."""
 
+from .arrays import has_inf_or_nan, scale_loss, unscale_gradients
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
 from .explain import Culprit, Explanation, SkippedStep
 from .grad_scaler import GradScaler, OptState
 from .history import HistoryRow, ScaleHistory
+from .policies import op_policy, ops, result_dtype
+from .registration import cast_args, register_op, wrap
 from .status import StepStatus
 
 __all__ = [
@@ -16,7 +19,16 @@ __all__ = [
     "SkippedStep",
     "StepStatus",
     "autocast",
+    "cast_args",
     "custom_bwd",
     "custom_fwd",
+    "has_inf_or_nan",
     "is_autocast_available",
+    "op_policy",
+    "ops",
+    "register_op",
+    "result_dtype",
+    "scale_loss",
+    "unscale_gradients",
+    "wrap",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _C
+from .._absent import absent_op
 from .._C import Tensor
 
 linear = _C.nn.linear
@@ -248,3 +249,10 @@ def binary_cross_entropy_with_logits(
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
     return _C.nn.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+
+
+def __getattr__(name: str) -> Any:
+    raise absent_op(name, f"nn.functional.{name}") or AttributeError(
+        f"module 'ampnative.nn.functional' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
+        "see the README for what exists"
+    )

@@ -21,4 +21,21 @@ typedef enum Policy {
     POLICY_BANNED
 } Policy;
 
+/* Dtype of an op's result (the dtype column of ops.def). */
+typedef enum DTypeRule {
+    RULE_SAME,
+    RULE_REAL,
+    RULE_EQUAL,
+    RULE_PAIR,
+    RULE_SECOND,
+    RULE_PROMOTE,
+    RULE_BITS,
+    RULE_FLOAT,
+    RULE_CPU_SAME,
+    RULE_BOOL,
+    RULE_SUM,
+    RULE_INDEX,
+    RULE_OWN
+} DTypeRule;
+
 #endif

@@ -44,6 +44,32 @@ PolicyResult amp_policy_target(Policy policy, int autocast_dtype, int n, const i
     return r;
 }
 
+int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int set_dtype, int default_dtype) {
+    if (n == 0) return rule == RULE_BOOL ? AMP_BOOL : rule == RULE_INDEX ? AMP_INT64 : set_dtype;
+    int first = dtypes[0], common = first;
+    bool equal = true;
+    for (int i = 1; i < n; i++) {
+        equal = equal && dtypes[i] == first;
+        common = amp_promote_dtypes(common, dtypes[i]);
+    }
+    switch (rule) {
+    case RULE_BOOL: return AMP_BOOL;
+    case RULE_INDEX: return AMP_INT64;
+    case RULE_EQUAL: return equal ? first : -1;
+    case RULE_REAL: return amp_real_of(first);
+    case RULE_SECOND: return dtypes[n > 1];
+    case RULE_PAIR: return n > 1 && dtypes[1] != first ? -1 : first;
+    case RULE_PROMOTE: return common;
+    case RULE_BITS: return amp_is_integral(common) ? common : -1;
+    default: break;
+    }
+    if (set_dtype >= 0) return set_dtype;
+    if (rule == RULE_FLOAT || (rule == RULE_CPU_SAME && device != AMP_CPU))
+        return amp_is_integral(common) ? default_dtype : common;
+    if (rule == RULE_SUM) return amp_is_integral(first) ? AMP_INT64 : first;
+    return first;
+}
+
 const char *amp_policy_name(Policy policy) {
     static const char *const name[] = {"none", "lower", "fp32", "set_opt", "append", "promote", "banned"};
     return (size_t)policy < sizeof name / sizeof *name ? name[policy] : "none";

@@ -23,6 +23,10 @@ PolicyResult amp_policy_target(Policy policy, int autocast_dtype, int n, const i
 /* Floating, not fp64, on the region's device. fp8 counts as floating. */
 bool amp_policy_eligible(int dtype, int tensor_device, int region_device);
 
+/* The result's dtype by a row's rule. dtypes: of the inputs after autocast, without masks and indices; set_dtype: the op's dtype argument,
+ * -1 for none. -1: the rule refuses the inputs, or there are none. */
+int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int set_dtype, int default_dtype);
+
 const char *amp_policy_name(Policy policy);
 
 #endif

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "../core/policy.h"
 #include "derivatives/derivatives.h"
 #include "node.h"
+#include "observer.h"
 
 /* ---- casts ---- */
 
@@ -41,6 +41,9 @@ static Tensor *cached_cast(Tensor *t, int dtype, AutocastDevice device) {
         CastSlot *s = &m->cast[i];
         if (s->cast && s->cast->v.dtype == dtype) {
             if (s->epoch == epoch && s->writes == t->st->writes) {
+                if (amp_mode & MODE_OBSERVER && observer_cache_hit(t, dtype) < 0) {
+                    return NULL;
+                }
                 return (Tensor *)Py_NewRef((PyObject *)s->cast);
             }
             slot = s;
@@ -100,27 +103,27 @@ static void clear_cache(void) {
 
 /* ---- the driver's slow path ---- */
 
-static int raise_policy(const OpRow *row, const PolicyResult *r, const int8_t *dtypes) {
+int autocast_raise(const char *name, const PolicyResult *r, const int8_t *dtypes) {
     if (r->error == POLICY_IS_BANNED) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid "
                      "layer right before it: combine the two "
                      "with binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or disable autocast around the "
                      "call and give it float32 inputs",
-                     row->name);
+                     name);
         return -1;
     }
     if (r->error == POLICY_REGION_IS_FP64) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s: Unexpected floating ScalarType in at::autocast::prioritize: an autocast region with dtype float64 has "
                      "no rule for it",
-                     row->name);
+                     name);
         return -1;
     }
     PyErr_Format(PyExc_RuntimeError,
                  "%s: Unexpected floating ScalarType %s under autocast: this op takes float32 and the region's own dtype. Cast "
                  "the argument first",
-                 row->name, r->offender >= 0 ? amp_dtype_info[dtypes[r->offender]].name : "?");
+                 name, r->offender >= 0 ? amp_dtype_info[dtypes[r->offender]].name : "?");
     return -1;
 }
 
@@ -198,7 +201,7 @@ static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *ke
     }
     PolicyResult r = amp_policy_target(policy, amp_autocast_dtype(device), total, dtypes, eligible);
     if (r.error != POLICY_OK) {
-        return raise_policy(row, &r, dtypes);
+        return autocast_raise(row->name, &r, dtypes);
     }
     amp_mode &= (uint8_t)~bit; /* what the op calls inside is not autocast again; run_op restores the byte */
     if (r.set_dtype >= 0 && row->dtype_index >= 0 && arg[row->dtype_index].kind == ARG_NONE) {
@@ -349,6 +352,22 @@ static PyObject *decrement(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignore
 static PyObject *clear(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
     clear_cache();
     Py_RETURN_NONE;
+}
+
+/* What the slow path does to one argument, for ops that are Python functions. */
+static PyObject *cast_argument(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+    int dtype = n == 2 ? dtype_parse(args[1]) : -1;
+    if (n != 2 || !tensor_check(args[0]) || dtype < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "_autocast_cast() takes (tensor, dtype)");
+        }
+        return NULL;
+    }
+    Tensor *t = (Tensor *)args[0];
+    if (t->v.dtype == dtype) {
+        return Py_NewRef(args[0]);
+    }
+    return (PyObject *)cached_cast(t, dtype, t->v.device == AMP_CUDA ? AUTOCAST_CUDA : AUTOCAST_CPU);
 }
 
 static PyObject *is_available(PyObject *Py_UNUSED(self), PyObject *device_type) {
@@ -704,6 +723,8 @@ int autocast_init(PyObject *module) {
         {"autocast_decrement_nesting", decrement, METH_NOARGS,
          "autocast_decrement_nesting()\n--\n\nLowers the depth and returns it; it may go negative."},
         {"clear_autocast_cache", clear, METH_NOARGS, "clear_autocast_cache()\n--\n\nDrops all kept weight casts of the process."},
+        {"_autocast_cast", (PyCFunction)(void (*)(void))cast_argument, METH_FASTCALL,
+         "_autocast_cast(tensor, dtype, /)\n--\n\nThe tensor in another dtype, a leaf weight through the cache."},
         {"is_autocast_available", is_available, METH_O,
          "is_autocast_available(device_type, /)\n--\n\nWhether the device type has autocast."},
         {NULL, NULL, 0, NULL},

@@ -77,6 +77,18 @@ static Tensor *at_least(Back *b, Tensor *x, double floor) {
     return op_args(b, OP_clamp, arg);
 }
 
+/* The loss in the dtype of one of its inputs, whatever the others were promoted to. */
+static Tensor *loss_in_dtype_of(Back *b, Tensor *loss, const Tensor *x) {
+    if (loss && amp_is_floating(loss->v.dtype) && amp_is_integral(x->v.dtype)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "result type %s can't be cast to the desired output type %s: convert it to a float dtype",
+                     amp_dtype_info[loss->v.dtype].name, amp_dtype_info[x->v.dtype].name);
+        b->failed = true;
+        return NULL;
+    }
+    return loss ? cast(b, loss, x->v.dtype) : NULL;
+}
+
 /* ---- distances ---- */
 
 int run_MSE_LOSS(OpCall *c) {
@@ -137,7 +149,9 @@ int run_COMPOSE_HUBER(OpCall *c) {
     frame_begin(b);
     Tensor *d = sub(b, c->arg[0].t, c->arg[1].t), *size = op1(b, OP_abs, d);
     Tensor *near = scale(b, square(b, d), 0.5), *far = scale(b, plus(b, size, -0.5 * delta), delta);
-    return frame_end(c, b, reduced(b, select_where(b, op1k(b, OP_le, size, delta), near, far), reduction));
+    Tensor *loss = reduced(b, select_where(b, op1k(b, OP_le, size, delta), near, far), reduction);
+    const Tensor *x = c->arg[0].t; /* the CPU's result has the input's dtype, CUDA's the promoted one */
+    return frame_end(c, b, x->v.device == AMP_CPU ? loss_in_dtype_of(b, loss, x) : loss);
 }
 
 /* ---- class numbers ---- */
@@ -469,7 +483,8 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     Tensor *positive = mul(b, pos_weight ? mul(b, pos_weight, t) : t, op1(b, OP_logsigmoid, x));
     Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
     Tensor *loss = neg(b, add(b, positive, negative));
-    return frame_end(c, b, reduced(b, weight ? mul(b, loss, weight) : loss, reduction));
+    loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
+    return frame_end(c, b, loss_in_dtype_of(b, loss, t));
 }
 
 /* ---- logsumexp, norm ---- */

@@ -30,6 +30,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
             *compute = *out = amp_state.default_dtype;
         }
         break;
+    case RULE_REAL: *out = amp_real_of(dtype); break;
     case RULE_BOOL: *out = AMP_BOOL; break;
     case RULE_OWN: /* clamp: a float bound makes an integer tensor float */
         for (int i = 1; i <= 2; i++) {
@@ -43,9 +44,6 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         }
         break;
     default: break;
-    }
-    if (c->row->op == OP_abs && amp_is_complex(dtype)) {
-        *out = amp_real_of(dtype);
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
@@ -272,6 +270,19 @@ int run_DIV_MODE(OpCall *c) {
     return result_set(c, (Tensor *)run_op(&amp_rows[op], arg, c->inplace));
 }
 
+/* end, and a weight with dimensions, have the input's dtype. */
+static int check_lerp(Tensor *const *t) {
+    static const char *const name[] = {"input", "end", "weight"};
+    for (int i = 1; i < 3; i++) {
+        if (t[i]->v.dtype != t[0]->v.dtype && (i == 1 || t[i]->v.ndim)) {
+            PyErr_Format(PyExc_RuntimeError, "lerp: expected dtype %s for `%s` but got dtype %s: convert it to the input's dtype",
+                         amp_dtype_info[t[0]->v.dtype].name, name[i], amp_dtype_info[t[i]->v.dtype].name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int run_TERNARY(OpCall *c) {
     Tensor *t[3] = {c->arg[0].t, c->arg[1].t, c->arg[2].t};
     int device = common_device(c);
@@ -296,6 +307,9 @@ int run_TERNARY(OpCall *c) {
         Py_XDECREF(wide[1]);
         Py_XDECREF(wide[2]);
         return failed;
+    }
+    if (c->row->op == OP_lerp && check_lerp(t) < 0) {
+        return -1;
     }
     int common = promote_tensors(3, t);
 

@@ -4,6 +4,7 @@
 #include "../core/autocast.h"
 #include "../core/precision.h"
 #include "classes.h"
+#include "observer.h"
 
 static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
     if (a->v.dtype == b->v.dtype) {
@@ -78,6 +79,9 @@ static int plain_product(const OpCall *c, const View *a, const View *b, View *ou
 }
 
 int raw_product(const View *a, const View *b, View *out, const Arg *precision, const char *name) {
+    if (amp_mode & MODE_OBSERVER && observer_product(a, b, out) < 0) {
+        return -1;
+    }
     Numerics numerics;
     int own = precision_argument(precision->kind == ARG_STR ? precision->s : NULL, out->device);
     if (own < PRECISION_AS_SET) {

@@ -84,12 +84,16 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
     switch ((DTypeRule)c->row->rule) {
     case RULE_SUM: return given >= 0 ? given : amp_is_integral(dtype) ? AMP_INT64 : dtype;
     case RULE_BOOL: return dtype == AMP_UINT8 ? AMP_UINT8 : AMP_BOOL;
-    case RULE_OWN:
-        if (c->row->op == OP_count_nonzero) {
-            return AMP_INT64;
-        }
-        break;
+    case RULE_INDEX: return AMP_INT64;
     default: break;
+    }
+    if (c->row->op == OP_vector_norm && given >= 0 &&
+        amp_promote_dtypes(amp_real_of(dtype), amp_real_of(given)) != amp_real_of(given)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "linalg.vector_norm: the dtype of the input (%s) should be convertible without narrowing to the specified "
+                     "dtype (%s): norm in the input's dtype, then convert",
+                     amp_dtype_info[dtype].name, amp_dtype_info[given].name);
+        return -1;
     }
     if (given >= 0) {
         dtype = given;

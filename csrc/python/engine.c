@@ -11,6 +11,7 @@
 #include "autocast_region.h"
 #include "derivatives/derivatives.h"
 #include "node.h"
+#include "observer.h"
 
 /* One node or leaf that takes part. */
 typedef struct Slot_ {
@@ -652,6 +653,20 @@ static void task_free(Task *t) {
     PyMem_Free(t->capture);
 }
 
+static int run_all(Task *t, int n, const Edge *edges, Tensor *const *gradients) {
+    for (int i = 0; i < n; i++) {
+        if (deliver(t, &edges[i], NULL, (Tensor *)Py_NewRef((PyObject *)gradients[i]), false) < 0) {
+            return -1;
+        }
+    }
+    while (t->nheap) {
+        if (run_node(t, heap_pop(t)) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
     Task t = {
@@ -699,15 +714,11 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
     amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU |
                             MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
-    for (int i = 0; i < n; i++) {
-        if (deliver(&t, &edges[i], NULL, (Tensor *)Py_NewRef((PyObject *)gradients[i]), false) < 0) {
-            goto done;
-        }
-    }
-    while (t.nheap) {
-        if (run_node(&t, heap_pop(&t)) < 0) {
-            goto done;
-        }
+    observer_backward++;
+    bool ran = run_all(&t, n, edges, gradients) == 0;
+    observer_backward--;
+    if (!ran) {
+        goto done;
     }
     for (int i = 0; i < ninputs && results; i++) {
         if (!t.capture[i].result && !allow_unused) {
@@ -720,7 +731,7 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
     }
     failed = 0;
 done:
-    amp_mode = mode;
+    amp_mode = (uint8_t)((mode & ~MODE_OBSERVER) | (amp_mode & MODE_OBSERVER)); /* a hook may have begun or ended a report */
     amp_grad_enabled = grad_mode;
     for (int i = 0; i < ninputs && t.capture; i++) {
         Py_XDECREF(t.capture[i].result);

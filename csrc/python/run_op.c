@@ -10,6 +10,7 @@
 #include "classes.h"
 #include "derivatives/derivatives.h"
 #include "node.h"
+#include "observer.h"
 
 /* About 30 us of memory traffic: below that, giving the GIL away costs more than it helps. */
 enum { GIL_COST = 256 * 1024 };
@@ -533,8 +534,15 @@ static PyObject *run_with_mode(OpCall *c) {
     keep.list = NULL;
     keep.n = 0;
     bool autocast = mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA) && !c->out;
-    PyObject *result = autocast && autocast_apply(c->row, c->arg, &keep) < 0 ? NULL : run_core(c, c->row->nparams);
-    amp_mode = mode;
+    PyObject *row = NULL, *result = NULL;
+    if (mode & MODE_OBSERVER && observer_begin(c, &row) < 0) {
+        return NULL;
+    }
+    if ((!autocast || autocast_apply(c->row, c->arg, &keep) == 0) && (keep.n == 0 || observer_casts_done(row, c) == 0)) {
+        result = run_core(c, c->row->nparams);
+    }
+    result = row ? observer_end(row, result) : result;
+    amp_mode = (uint8_t)((mode & ~MODE_OBSERVER) | (amp_mode & MODE_OBSERVER)); /* a hook may have begun or ended a report */
     autocast_keep_done(&keep);
     return result;
 }

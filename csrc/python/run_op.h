@@ -47,7 +47,6 @@ enum {
     SAVE_META = 128,
     SAVE_LIST = 256
 };
-typedef enum DTypeRule { RULE_SAME, RULE_PROMOTE, RULE_FLOAT, RULE_BOOL, RULE_SUM, RULE_OWN } DTypeRule;
 
 struct OpRow;
 struct Back;

@@ -1,0 +1,63 @@
+"""Ops that PyTorch has and ampnative does not have yet: asking for one says so, and what autocast would do with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _C
+
+__all__ = ["NAMESPACES", "AbsentOpError", "absent_op", "namespace"]
+
+NAMESPACES = ("fft", "linalg")
+
+
+class AbsentOpError(NotImplementedError, AttributeError):
+    """The op is PyTorch's and not there yet. An AttributeError too, so that ``hasattr`` tells the truth."""
+
+
+# Spellings for users of what autocast's lists know under another name.
+_ENTRIES = {"grid_sample": "grid_sampler"}
+_absent: dict[str, dict[str, Any]] | None = None
+
+
+def _table() -> dict[str, dict[str, Any]]:
+    global _absent
+    if _absent is None:
+        found: dict[str, dict[str, Any]] = {}
+        for entry in _C._policy_entries():
+            name = entry["entry"].partition(".")[0]
+            if entry["absent"] and name not in found:
+                found[name] = entry
+        _absent = found
+    return _absent
+
+
+def absent_op(name: str, shown: str | None = None) -> AbsentOpError | None:
+    """The exception for an op that is not there, by its name in autocast's lists ("conv2d", "fft_fft"); None for other
+    names. `shown` is the name as the user wrote it."""
+    entry = _table().get(_ENTRIES.get(name, name))
+    if entry is None:
+        return None
+    return AbsentOpError(
+        f"ampnative does not have {shown or name} yet ({entry['absent']} are missing). "
+        f"Its autocast policy is {entry['cuda']!r} on cuda and {entry['cpu']!r} on cpu"
+    )
+
+
+class _Namespace:
+    """Stands for torch.linalg or torch.fft, of which nothing is there."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = f"ampnative.{name}"
+
+    def __getattr__(self, name: str) -> Any:
+        path = self.__name__.partition(".")[2]
+        raise absent_op(f"{path}_{name}", f"{path}.{name}") or AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        return f"<namespace '{self.__name__}' of ops that ampnative does not have yet>"
+
+
+def namespace(name: str) -> Any:
+    """What ``ampnative.linalg`` or ``ampnative.fft`` gives."""
+    return _Namespace(name)
