@@ -425,20 +425,25 @@ def test_state_can_be_kept():
 
 def test_b099_threads_change_settings_while_others_compute():
     """A setting is the process's, and every product is of one kind throughout: whole rows of 1024.5 or of 1025."""
-    until, wrong, seen = time.monotonic() + 1.0, [], set()
+    begun, wrong, seen = time.monotonic(), [], set()
     a, b = torch.full((64, 1), 1024.5), torch.ones(1, 64)
 
+    def going():  # at least half a second, and until both kinds were met (a loaded machine may take its time)
+        spent = time.monotonic() - begun
+        return spent < 0.5 or (len(seen) < 2 and spent < 30.0)
+
     def change(number):
-        while time.monotonic() < until:
+        while going():
             for value in ("tf32", "ieee"):
                 if number % 2:
                     CPU.fp32_precision = value
                 else:
                     with backends.flags(fp32_precision="none"):
                         torch.set_float32_matmul_precision("high" if value == "tf32" else "highest")
+                time.sleep(0.0005)  # lets the others see it
 
     def compute(number):
-        while time.monotonic() < until:
+        while going():
             values = set(torch.mm(a, b).numpy().ravel().tolist())
             exact = torch.mm(a, b, precision="ieee").numpy()
             seen.update(values)
