@@ -3,7 +3,7 @@
 import pytest
 from golden_tools import array_from_bits, assert_bits, bits, dtype_name, missing, records, torch
 
-# Layers and samplers of later milestones: their absence is reported; everything else must exist.
+# Layers and samplers that do not exist yet: their absence is reported; everything else must exist.
 LATER = {"conv2d_init": "nn.Conv2d", "embedding_init": "nn.Embedding", "multinomial": "multinomial"}
 
 
