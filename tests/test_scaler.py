@@ -429,7 +429,7 @@ def test_metrics_and_log_to():
         "scale": 1.0,
         "growth_tracker": 0,
         "steps": 2,
-        "skipped": 3,
+        "skipped_total": 3,
         "skipped_in_a_row": 1,
         "skip_rate": 0.6,
     }

@@ -5,6 +5,7 @@ from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_availab
 from .explain import Culprit, Explanation, SkippedStep
 from .grad_scaler import GradScaler, OptState
 from .history import HistoryRow, ScaleHistory
+from .limits import ScaleFloorError, ScalerGroup
 from .policies import op_policy, ops, result_dtype
 from .registration import cast_args, register_op, wrap
 from .status import StepStatus
@@ -15,7 +16,9 @@ __all__ = [
     "GradScaler",
     "HistoryRow",
     "OptState",
+    "ScaleFloorError",
     "ScaleHistory",
+    "ScalerGroup",
     "SkippedStep",
     "StepStatus",
     "autocast",

@@ -9,16 +9,25 @@ do not stop a step.
 from __future__ import annotations
 
 import enum
-import inspect
 import math
 import sys
 import warnings
 from collections import abc, defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from .. import _C
 from . import history as _history
-from .explain import Explanation, SkippedStep, find_culprits, parameter_name
+from .explain import Explanation, SkippedStep, find_culprits
+from .limits import Limits, claim, limits_from, release
+from .optimizer_gradients import (
+    check_dtype,
+    device_of_gradients,
+    no_checks_text,
+    no_tensor,
+    shared_tensor,
+    takes_grad_scaler,
+)
 from .status import StepStatus
 
 __all__ = ["GradScaler", "OptState"]
@@ -28,7 +37,6 @@ _EXPLAINED_STEPS = 32  # skipped steps that explain() remembers
 
 _Tensor = _C.Tensor
 _ScaleHistory = _history.ScaleHistory
-_float16 = _C.float16
 _float32 = _C.float32
 _int32 = _C.int32
 
@@ -90,16 +98,31 @@ class GradScaler:
         growth_interval: clean updates before growth. Growth happens when the tracker *reaches* the interval: lowering
             it below the current tracker stops growth until the next overflow resets the tracker.
         enabled: False makes every method do nothing but call the optimizer.
+        min_scale, max_scale: limits that backoff and growth stop at; a first scale beyond them is moved to them.
+        hysteresis: overflows that it takes to back off. Those before leave the scale and reset the tracker.
+        consecutive_hysteresis: count afresh after every clean update; else only after growth, so that once the scale has
+            backed off, every overflow until the next growth backs it off again.
+        on_floor: what ``update`` does about an overflow at `min_scale`: nothing ("hold"), one warning until the next
+            clean update ("warn"), or ScaleFloorError, with the iteration ended all the same ("raise").
+        warn_after: warn when so many updates in a row saw inf or NaN: once, until the next clean update.
+        on_no_grads: what ``step`` does with an optimizer without any gradient: "raise", or "skip" (status NO_GRADS).
 
-    Beyond PyTorch: ``last_step``, ``history``, ``metrics()``, ``log_to()``, ``explain()``. A step taken at a scale
+    `growth_interval` may be a callable of the scale that returns an integer; saved is its value, and a scaler with a
+    callable keeps it when a state is loaded. `min_scale` to `warn_after` and a callable add the key "limits" to the state.
+
+    Beyond PyTorch: ``clip_grad_norm_``, ``last_step``, ``history``, ``metrics()``, ``log_to()``, ``explain()``. A step taken at a scale
     whose reciprocal is not finite (0, NaN, below 2^-128) counts as an overflow and is skipped. Any object with
     ``param_groups`` and ``step()`` may be the optimizer if the gradients are Tensors or ndarrays; ndarrays are unscaled
     in place.
 
     Raises:
         AssertionError: growth_factor <= 1 or backoff_factor >= 1 (only when enabled).
+        ValueError: limits that contradict each other, or an unknown word.
     """
 
+    _limits: Limits | None = None
+    _group: Any = None  # the ScalerGroup that updates this scaler
+    _on_no_grads = "raise"
     _last_step: StepStatus | None = None
     _history: _history.ScaleHistory | None = None
     _restored = False  # a state was loaded: the scale has a value before the first scale()
@@ -110,8 +133,16 @@ class GradScaler:
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
+        growth_interval: int | Callable[[float], int] = 2000,
         enabled: bool = True,
+        *,
+        min_scale: float | None = None,
+        max_scale: float | None = None,
+        hysteresis: int = 1,
+        consecutive_hysteresis: bool = False,
+        on_floor: str = "hold",
+        warn_after: int | None = None,
+        on_no_grads: str = "raise",
     ) -> None:
         self._device = device
         self._enabled = enabled
@@ -128,6 +159,16 @@ class GradScaler:
             raise AssertionError(f"growth factor must be > 1.0, got {growth_factor}")
         if backoff_factor >= 1.0:
             raise AssertionError(f"backoff factor must be < 1.0, got {backoff_factor}")
+        if on_no_grads not in ("raise", "skip"):
+            raise ValueError(f"on_no_grads must be 'raise' or 'skip', got {on_no_grads!r}")
+        if on_no_grads != "raise":
+            self._on_no_grads = on_no_grads
+        limits = limits_from(
+            min_scale, max_scale, hysteresis, consecutive_hysteresis, on_floor, warn_after, callable(growth_interval)
+        )
+        if limits is not None:
+            self._limits = limits
+            init_scale = limits.clamp(init_scale)
         self._init_scale = init_scale
         self._scale: Any = None
         self._growth_factor = growth_factor
@@ -193,7 +234,7 @@ class GradScaler:
 
     def _check_scale_growth_tracker(self, funcname: str, optimizer: Any = None) -> tuple[Any, Any]:
         if self._scale is None and self._restored and optimizer is not None:
-            device = _device_of_gradients(optimizer)
+            device = device_of_gradients(optimizer)
             if device is not None:
                 self._lazy_init_scale_growth_tracker(device)
         for name in ("_scale", "_growth_tracker"):
@@ -206,7 +247,9 @@ class GradScaler:
 
     def _state_of(self, optimizer: Any) -> dict[str, Any]:
         key = id(optimizer)
-        self._held[key] = optimizer
+        if key not in self._held:
+            claim(key, optimizer, self)
+            self._held[key] = optimizer
         return self._per_optimizer_states[key]
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
@@ -239,6 +282,28 @@ class GradScaler:
             )
         self._unscale(optimizer, state)
 
+    def clip_grad_norm_(
+        self, optimizer: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+    ) -> Any:
+        """``unscale_`` if that has not happened since the last ``update``, then ``nn.utils.clip_grad_norm_`` over the
+        optimizer's parameters; returns the norm before, a 0-dim tensor. After an overflow the gradients are left as they
+        are: the step will be skipped.
+
+        Raises:
+            RuntimeError: called after ``step``; a norm that is inf or NaN with `error_if_nonfinite`.
+        """
+        from ..nn.utils import clip_grad
+
+        parameters = [param for group in optimizer.param_groups for param in group["params"]]
+        if self._enabled:
+            state = self._per_optimizer_states.get(id(optimizer))
+            if state is None or state["stage"] is not OptState.UNSCALED:
+                self.unscale_(optimizer)
+            if any(flag.item() for flag in self._found_inf_per_device(optimizer).values()):
+                gradients = [param.grad for param in parameters if param.grad is not None]
+                return clip_grad.get_total_norm(gradients, norm_type, error_if_nonfinite)
+        return clip_grad.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+
     def _unscale(self, optimizer: Any, state: dict[str, Any]) -> None:
         scale = self._scale
         value = scale.item()
@@ -268,14 +333,14 @@ class GradScaler:
                 try:
                     gradient = param.grad
                 except AttributeError:
-                    raise _no_tensor(group, group_index, index, param) from None
+                    raise no_tensor(group, group_index, index, param) from None
                 if gradient is None:
                     continue
                 if not isinstance(gradient, _Tensor):
-                    gradient = _shared_tensor(group, group_index, index, param, gradient, write_back)
+                    gradient = shared_tensor(group, group_index, index, param, gradient, write_back)
                 dtype = gradient.dtype
                 if dtype is not _float32:
-                    _check_dtype(group, group_index, index, dtype, allow_fp16)
+                    check_dtype(group, group_index, index, dtype, allow_fp16)
                 where = gradient.device
                 if where is not device:
                     device = where
@@ -355,7 +420,10 @@ class GradScaler:
             self.unscale_(optimizer)
         if not state["found_inf_per_device"]:
             self._last_step = StepStatus.NO_GRADS
-            raise AssertionError(_no_checks_text(optimizer))
+            if self._on_no_grads == "skip":
+                state["stage"] = OptState.STEPPED
+                return None
+            raise AssertionError(no_checks_text(optimizer))
         result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
@@ -374,7 +442,7 @@ class GradScaler:
     ) -> Any:
         """Optimizers that take the scale and the flag themselves. ``optimizer.step`` always runs; skipping is its
         business."""
-        if _takes_grad_scaler(optimizer.step):
+        if takes_grad_scaler(optimizer.step):
             warnings.warn(
                 "GradScaler is going to stop passing itself to optimizer.step as a keyword: the optimizer should "
                 "read its attributes grad_scale and found_inf",
@@ -430,8 +498,14 @@ class GradScaler:
             AssertionError: no optimizer was checked; nothing scaled yet; `new_scale` is a tensor with several elements,
                 on another device or with requires_grad.
             AttributeError: `new_scale` is neither float nor tensor.
-            RuntimeError: a finite `new_scale` beyond fp32's range.
+            RuntimeError: a finite `new_scale` beyond fp32's range; the scaler belongs to a ScalerGroup.
+            ScaleFloorError: an overflow at `min_scale` with ``on_floor="raise"``.
         """
+        if self._group is not None:
+            raise RuntimeError("this scaler belongs to a ScalerGroup: call update() of the group")
+        self._update(new_scale)
+
+    def _update(self, new_scale: Any) -> None:
         if not self._enabled:
             return
         scale, tracker = self._scale, self._growth_tracker
@@ -446,35 +520,57 @@ class GradScaler:
             flags = [
                 flag for state in self._per_optimizer_states.values() for flag in state["found_inf_per_device"].values()
             ]
-            if not flags:
+            if flags:
+                found, action = self._next_scale(scale, tracker, before, flags)
+            elif self._on_no_grads == "skip" and self._per_optimizer_states:
+                action = _history.KEEP
+            else:
                 raise AssertionError(
                     "No inf checks were recorded prior to update(): call scaler.step(optimizer) or "
                     "scaler.unscale_(optimizer) first, with gradients"
                 )
-            found_inf = flags[0]
-            device = scale.device
-            if found_inf.device != device:
-                found_inf = found_inf.to(device=device)
-            for flag in flags[1:]:
-                found_inf += flag if flag.device == device else flag.to(device=device)
-            found = found_inf.item()
-            _C._amp_update_scale_(
-                scale, tracker, found_inf, self._growth_factor, self._backoff_factor, self._growth_interval
-            )
-            action = _history.BACKOFF if found else -1
         after = scale.item()
         count = tracker.item()
         if action < 0:
             # An interval of 1 leaves the tracker at 0 too, so a refused growth shows as: tracker 0, scale as before.
             action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
+        release(self._held)
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
-        self._held.clear()
         history = self._history
         if history is None:
             history = self.history
-        if self._pending:
+        pending = self._pending
+        if pending:
             self._close_pending(history.total, after)
         history.append(after, found, count, action)
+        if self._limits is not None and new_scale is None:
+            self._limits.report(after, found, pending.values())
+
+    def _next_scale(self, scale: Any, tracker: Any, before: float, flags: list[Any]) -> tuple[float, int]:
+        """Change scale and tracker; returns the sum of the flags and what was done, -1 if the caller can see it."""
+        found_inf = flags[0]
+        device = scale.device
+        if found_inf.device != device:
+            found_inf = found_inf.to(device=device)
+        for flag in flags[1:]:
+            found_inf += flag if flag.device == device else flag.to(device=device)
+        found = found_inf.item()
+        interval = self._growth_interval
+        limits = self._limits
+        if limits is not None:
+            if limits.absorbs(found):
+                tracker.fill_(0)
+                return found, _history.HOLD
+            interval = limits.interval(interval, before, tracker.item())
+        _C._amp_update_scale_(scale, tracker, found_inf, self._growth_factor, self._backoff_factor, interval)
+        if limits is not None:
+            after = scale.item()
+            limited = limits.limit(before, after)
+            if limited != after:
+                scale.fill_(limited)
+            if found and limited == before:
+                return found, _history.HOLD
+        return found, _history.BACKOFF if found else -1
 
     def _set_scale(self, new_scale: Any) -> None:
         if isinstance(new_scale, float):
@@ -528,11 +624,14 @@ class GradScaler:
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """Clean updates before growth."""
-        return self._growth_interval
+        """Clean updates before growth, at the current scale if the interval is a callable."""
+        interval = self._growth_interval
+        return int(interval(self.get_scale())) if callable(interval) else interval
 
-    def set_growth_interval(self, new_interval: int) -> None:
+    def set_growth_interval(self, new_interval: int | Callable[[float], int]) -> None:
         """Replace the interval; unchecked. See the class about intervals below the current tracker."""
+        if callable(new_interval) and self._limits is None:
+            self._limits = Limits()
         self._growth_interval = new_interval
 
     def _get_growth_tracker(self) -> int:
@@ -548,17 +647,20 @@ class GradScaler:
     # ---- saving ------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; {} if disabled. Take it after
-        ``update``."""
+        """scale, growth_factor, backoff_factor, growth_interval, _growth_tracker, and "limits" if a limit is set;
+        {} if disabled. Take it after ``update``."""
         if not self._enabled:
             return {}
-        return {
+        state = {
             "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
+            "growth_interval": self.get_growth_interval(),
             "_growth_tracker": self._get_growth_tracker(),
         }
+        if self._limits is not None:
+            state["limits"] = self._limits.state_dict()
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state, before or after the first ``scale()``; ``unscale_`` and ``step`` work right after
@@ -580,10 +682,14 @@ class GradScaler:
             self._scale.fill_(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
-        self._growth_interval = state_dict["growth_interval"]
+        interval = state_dict["growth_interval"]
+        if not callable(self._growth_interval):
+            self._growth_interval = interval
         self._init_growth_tracker = state_dict["_growth_tracker"]
         if self._growth_tracker is not None:
             self._growth_tracker.fill_(state_dict["_growth_tracker"])
+        if self._limits is not None:
+            self._limits.load_state_dict(state_dict.get("limits", {}))
         self._restored = True
 
     def __getstate__(self) -> dict[str, Any]:
@@ -629,19 +735,22 @@ class GradScaler:
         self._history = history
 
     def metrics(self) -> dict[str, float]:
-        """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped, skipped_in_a_row,
-        skip_rate."""
+        """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped_total,
+        skipped_in_a_row, skip_rate, and with limits floor_hits."""
         taken = skipped = in_a_row = 0
         if self._enabled:
             taken, skipped, in_a_row = self._steps_taken, self._steps_skipped, self._skipped_in_a_row
-        return {
+        metrics = {
             "scale": float(self.get_scale()),
             "growth_tracker": self._get_growth_tracker(),
             "steps": taken,
-            "skipped": skipped,
+            "skipped_total": skipped,
             "skipped_in_a_row": in_a_row,
             "skip_rate": skipped / (taken + skipped) if taken + skipped else 0.0,
         }
+        if self._limits is not None:
+            metrics["floor_hits"] = self._limits.floor_hits
+        return metrics
 
     def log_to(self, writer: Any, step: int) -> None:
         """Send ``metrics()`` to anything with ``add_scalar(name, value, step)``."""
@@ -666,7 +775,7 @@ class GradScaler:
         )
 
 
-# ---- what a failing call says ----------------------------------------------------------------------------------------
+# ---- the caller ------------------------------------------------------------------------------------------------------
 
 
 def _cuda_is_available() -> bool:
@@ -685,73 +794,3 @@ def _caller_depth() -> int:
         frame = frame.f_back
         depth += 1
     return depth
-
-
-def _device_of_gradients(optimizer: Any) -> Any:
-    """Device of the first gradient (ndarrays are on the CPU), None without gradients."""
-    for group in optimizer.param_groups:
-        for param in group["params"]:
-            gradient = getattr(param, "grad", None)
-            if gradient is not None:
-                return gradient.device if isinstance(gradient, _Tensor) else _C.device("cpu")
-    return None
-
-
-def _no_tensor(group: Any, group_index: int, index: int, param: Any) -> AssertionError:
-    name = parameter_name(group, group_index, index)
-    return AssertionError(
-        f"{name} must be a Tensor or have a .grad that is a Tensor or ndarray, got {type(param).__name__}"
-    )
-
-
-def _check_dtype(group: Any, group_index: int, index: int, dtype: Any, allow_fp16: bool) -> None:
-    if dtype is _float16 and not allow_fp16:
-        name = parameter_name(group, group_index, index)
-        raise ValueError(
-            f"Attempting to unscale FP16 gradients: {name} is float16. Keep the parameters in float32 and let "
-            "autocast make the float16 copies"
-        )
-    if not dtype.is_floating_point:
-        name = parameter_name(group, group_index, index)
-        raise NotImplementedError(f"the gradient of {name} is {dtype}; only floating-point gradients can be unscaled")
-
-
-def _shared_tensor(
-    group: Any, group_index: int, index: int, param: Any, gradient: Any, write_back: list[tuple[Any, Any]]
-) -> Any:
-    """A Tensor on the memory of an ndarray gradient. Layouts that a Tensor cannot share (negative or odd strides, foreign
-    byte order, misaligned elements) get a copy, and an entry in `write_back`."""
-    import numpy as np
-
-    if not isinstance(gradient, np.ndarray):
-        raise _no_tensor(group, group_index, index, param)
-    if not gradient.flags.writeable:
-        name = parameter_name(group, group_index, index)
-        raise ValueError(
-            f"the gradient of {name} is a read-only ndarray and cannot be unscaled in place: assign a copy to .grad"
-        )
-    whole = all(stride >= 0 and stride % gradient.itemsize == 0 for stride in gradient.strides)
-    if whole and gradient.flags.aligned and gradient.dtype.isnative:
-        return _C.from_numpy(gradient)
-    copy = _C.from_numpy(np.ascontiguousarray(gradient, dtype=gradient.dtype.newbyteorder("=")).reshape(gradient.shape))
-    write_back.append((gradient, copy))
-    return copy
-
-
-def _no_checks_text(optimizer: Any) -> str:
-    count = sum(len(group["params"]) for group in optimizer.param_groups)
-    return (
-        f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameters and the "
-        "gradient of each is None. Was backward() called on a loss that depends on them?"
-    )
-
-
-def _takes_grad_scaler(step: Any) -> bool:
-    """Whether ``optimizer.step`` has a parameter named grad_scaler."""
-    code = getattr(step, "__code__", None)
-    if code is not None and not hasattr(step, "__wrapped__") and not hasattr(step, "__signature__"):
-        return "grad_scaler" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    try:
-        return "grad_scaler" in inspect.signature(step).parameters
-    except (TypeError, ValueError):
-        return False

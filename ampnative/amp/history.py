@@ -23,8 +23,8 @@ KEEP, GROW, BACKOFF, HOLD, SET = range(len(ACTIONS))
 
 class HistoryRow(NamedTuple):
     """One ``update()``: its number from 0, the scale and tracker after it, the sum of the inf flags it consumed, and
-    what it did: "keep", "grow", "backoff", "hold" (a growth that would have left fp32's range), "set"
-    (``update(new_scale)``)."""
+    what it did: "keep", "grow", "backoff", "hold" (a growth or backoff that fp32's range, a limit or
+    hysteresis stopped), "set" (``update(new_scale)``)."""
 
     step: int
     scale: float
@@ -70,6 +70,10 @@ class ScaleHistory:
             rows.extend(bytes(min(256, self._capacity - count) * _ROW.size))
         _ROW.pack_into(rows, offset, count, scale, found_inf, tracker, action)
         self._count = count + 1
+
+    def append_row(self, row: HistoryRow) -> None:
+        """Record what another history recorded, under the next number of this one."""
+        self.append(row.scale, row.found_inf, row.tracker, ACTIONS.index(row.action))
 
     def clear(self) -> None:
         """Forget all rows; numbering starts at 0 again."""

@@ -1,0 +1,82 @@
+"""What the scaler asks of an optimizer's gradients, and the errors for those that it cannot unscale."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from .. import _C
+from .explain import parameter_name
+
+_Tensor = _C.Tensor
+_float16 = _C.float16
+
+
+def device_of_gradients(optimizer: Any) -> Any:
+    """Device of the first gradient (ndarrays are on the CPU), None without gradients."""
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            gradient = getattr(param, "grad", None)
+            if gradient is not None:
+                return gradient.device if isinstance(gradient, _Tensor) else _C.device("cpu")
+    return None
+
+
+def no_tensor(group: Any, group_index: int, index: int, param: Any) -> AssertionError:
+    name = parameter_name(group, group_index, index)
+    return AssertionError(
+        f"{name} must be a Tensor or have a .grad that is a Tensor or ndarray, got {type(param).__name__}"
+    )
+
+
+def check_dtype(group: Any, group_index: int, index: int, dtype: Any, allow_fp16: bool) -> None:
+    if dtype is _float16 and not allow_fp16:
+        name = parameter_name(group, group_index, index)
+        raise ValueError(
+            f"Attempting to unscale FP16 gradients: {name} is float16. Keep the parameters in float32 and let "
+            "autocast make the float16 copies"
+        )
+    if not dtype.is_floating_point:
+        name = parameter_name(group, group_index, index)
+        raise NotImplementedError(f"the gradient of {name} is {dtype}; only floating-point gradients can be unscaled")
+
+
+def shared_tensor(
+    group: Any, group_index: int, index: int, param: Any, gradient: Any, write_back: list[tuple[Any, Any]]
+) -> Any:
+    """A Tensor on the memory of an ndarray gradient. Layouts that a Tensor cannot share (negative or odd strides, foreign
+    byte order, misaligned elements) get a copy, and an entry in `write_back`."""
+    import numpy as np
+
+    if not isinstance(gradient, np.ndarray):
+        raise no_tensor(group, group_index, index, param)
+    if not gradient.flags.writeable:
+        name = parameter_name(group, group_index, index)
+        raise ValueError(
+            f"the gradient of {name} is a read-only ndarray and cannot be unscaled in place: assign a copy to .grad"
+        )
+    whole = all(stride >= 0 and stride % gradient.itemsize == 0 for stride in gradient.strides)
+    if whole and gradient.flags.aligned and gradient.dtype.isnative:
+        return _C.from_numpy(gradient)
+    copy = _C.from_numpy(np.ascontiguousarray(gradient, dtype=gradient.dtype.newbyteorder("=")).reshape(gradient.shape))
+    write_back.append((gradient, copy))
+    return copy
+
+
+def no_checks_text(optimizer: Any) -> str:
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    return (
+        f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameters and the "
+        "gradient of each is None. Was backward() called on a loss that depends on them?"
+    )
+
+
+def takes_grad_scaler(step: Any) -> bool:
+    """Whether ``optimizer.step`` has a parameter named grad_scaler."""
+    code = getattr(step, "__code__", None)
+    if code is not None and not hasattr(step, "__wrapped__") and not hasattr(step, "__signature__"):
+        return "grad_scaler" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    try:
+        return "grad_scaler" in inspect.signature(step).parameters
+    except (TypeError, ValueError):
+        return False
