@@ -9,6 +9,7 @@ from .limits import ScaleFloorError, ScalerGroup
 from .policies import op_policy, ops, result_dtype
 from .registration import cast_args, register_op, wrap
 from .status import StepStatus
+from .still_scaled import warn_on_scaled_clip
 
 __all__ = [
     "Culprit",
@@ -33,5 +34,6 @@ __all__ = [
     "result_dtype",
     "scale_loss",
     "unscale_gradients",
+    "warn_on_scaled_clip",
     "wrap",
 ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import math
-import sys
 import warnings
 from collections import abc, defaultdict, deque
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 from .. import _C
 from . import history as _history
 from .explain import Explanation, SkippedStep, find_culprits
-from .limits import Limits, claim, limits_from, release
+from .limits import Limits, caller_depth, claim, limits_from, release
 from .optimizer_gradients import (
     check_dtype,
     device_of_gradients,
@@ -29,6 +28,7 @@ from .optimizer_gradients import (
     takes_grad_scaler,
 )
 from .status import StepStatus
+from .still_scaled import mark_scaled
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -150,7 +150,7 @@ class GradScaler:
             warnings.warn(
                 "CUDA is not available: this GradScaler is disabled. ampnative.cuda.emulate() runs CUDA's rules on "
                 "the CPU",
-                stacklevel=_caller_depth(),
+                stacklevel=caller_depth(),
             )
             self._enabled = False
         if not self._enabled:
@@ -205,7 +205,7 @@ class GradScaler:
             device = outputs.device
             if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
-            return outputs * scale
+            return mark_scaled(self, outputs * scale)
         return self._scale_nested(outputs, [])
 
     def _scale_nested(self, value: Any, replicator: list[_MultiDeviceReplicator]) -> Any:
@@ -215,10 +215,10 @@ class GradScaler:
             if self._scale is None:
                 self._lazy_init_scale_growth_tracker(device)
             if self._scale.device == device:
-                return value * self._scale
+                return mark_scaled(self, value * self._scale)
             if not replicator:
                 replicator.append(_MultiDeviceReplicator(self._scale))
-            return value * replicator[0].get(device)
+            return mark_scaled(self, value * replicator[0].get(device))
         if isinstance(value, abc.Iterable):
             scaled = map(lambda item: self._scale_nested(item, replicator), value)
             return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled
@@ -782,15 +782,3 @@ def _cuda_is_available() -> bool:
     from .. import cuda
 
     return cuda.is_available()
-
-
-def _caller_depth() -> int:
-    """Stack level, for a warning raised by __init__, of the first frame outside this package: its own subclasses add
-    frames."""
-    depth = 2
-    frame = sys._getframe(2)
-    package = __name__.partition(".")[0] + "."
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame = frame.f_back
-        depth += 1
-    return depth

@@ -110,7 +110,7 @@ class Limits:
         self.overflows_in_a_row += 1
         self.floor_hits += at_floor
         if self.overflows_in_a_row == self.warn_after:
-            warnings.warn(f"{self.overflows_in_a_row} updates in a row saw inf or NaN; {self._where(scale, skipped)}", stacklevel=_depth())
+            warnings.warn(f"{self.overflows_in_a_row} updates in a row saw inf or NaN; {self._where(scale, skipped)}", stacklevel=caller_depth())
         if not at_floor or self.on_floor == "hold":
             return
         text = (
@@ -121,7 +121,7 @@ class Limits:
             raise ScaleFloorError(text, scale, self.last_good_step, _names(skipped))
         if not self._warned_of_floor:
             self._warned_of_floor = True
-            warnings.warn(text, stacklevel=_depth())
+            warnings.warn(text, stacklevel=caller_depth())
 
     def _where(self, scale: float, skipped: Iterable[Any]) -> str:
         names = _names(skipped)
@@ -169,7 +169,7 @@ def _names(skipped: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(culprit.name for step in skipped for culprit in step.culprits))
 
 
-def _depth() -> int:
+def caller_depth() -> int:
     """Stack level, for a warning raised by the caller, of the first frame outside this package."""
     depth = 1
     frame = sys._getframe(1)
@@ -192,7 +192,7 @@ def claim(key: int, optimizer: Any, scaler: Any) -> None:
         warnings.warn(
             f"two GradScalers work on one {type(optimizer).__name__} in the same iteration: its gradients are unscaled "
             "twice. Use one scaler for it, and call its update() before another takes over",
-            stacklevel=_depth(),
+            stacklevel=caller_depth(),
         )
     _claims[key] = scaler
 

@@ -35,6 +35,7 @@ typedef struct Task {
     int64_t mask;
     int64_t *heap, nheap;
     bool keep_graph, create_graph, accumulate;
+    bool scaled;  /* a scaled loss has been passed: what is accumulated from here on carries its scale */
     Node *slices; /* while the node inside it runs */
     Capture *capture;
     int ncapture;
@@ -368,6 +369,9 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
             return -1;
         }
     }
+    if (t->scaled && leaf->grad) {
+        leaf->grad->st->scaled = leaf->grad->st->writes + 1;
+    }
     if (!PyObject_GC_IsTracked((PyObject *)leaf)) {
         PyObject_GC_Track((PyObject *)leaf);
     }
@@ -611,6 +615,7 @@ static int run_node(Task *t, int64_t i) {
     }
     int failed = 0;
     if (any && wanted) {
+        t->scaled |= (n->state & NODE_LOSS_SCALED) != 0;
         /* The frame of this node holds the only references to its incoming gradients. */
         failed = apply_node(t, n, sum, grad);
         if (!t->keep_graph && !failed) {

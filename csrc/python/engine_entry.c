@@ -102,11 +102,42 @@ static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
     return out;
 }
 
+static PyObject *mark_loss_scaled(PyObject *module, PyObject *loss) {
+    (void)module;
+    if (tensor_check(loss) && ((Tensor *)loss)->fn) {
+        ((Tensor *)loss)->fn->state |= NODE_LOSS_SCALED;
+    }
+    Py_RETURN_NONE;
+}
+
+/* Memory that NumPy has seen may have been unscaled there: it counts as not scaled. */
+static PyObject *any_loss_scaled(PyObject *module, PyObject *gradients) {
+    (void)module;
+    if (!PyList_Check(gradients)) {
+        PyErr_SetString(PyExc_TypeError, "_any_loss_scaled() takes a list");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(gradients); i++) {
+        PyObject *g = PyList_GET_ITEM(gradients, i);
+        if (tensor_check(g)) {
+            const Storage *st = ((Tensor *)g)->st;
+            if (st->scaled && st->scaled == st->writes + 1 && !st->exported) {
+                Py_RETURN_TRUE;
+            }
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
 int engine_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"_engine_backward", py_engine_backward, METH_VARARGS,
          "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused, /)\n--\n\n"
          "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
+        {"_mark_loss_scaled", mark_loss_scaled, METH_O,
+         "_mark_loss_scaled(loss, /)\n--\n\nGradients that a backward pass accumulates through this tensor count as scaled."},
+        {"_any_loss_scaled", any_loss_scaled, METH_O,
+         "_any_loss_scaled(gradients, /)\n--\n\nWhether any of a list is a gradient of a scaled loss, unchanged since."},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, methods);

@@ -10,6 +10,8 @@ typedef struct Storage {
     uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
     uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
     uint32_t writes;  /* every write, .data included: stamps cast slots */
+    uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
+                       * the mark off */
     char *data;
     size_t nbytes;
     PyObject *

@@ -16,6 +16,7 @@ import numpy as np
 
 from ... import _C
 from ..._C import Tensor
+from ...amp import still_scaled as _still_scaled
 from ...autograd.grad_mode import no_grad
 
 _float32, _float64 = _C.float32, _C.float64
@@ -129,6 +130,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, for
     """Multiply all gradients by ``max_norm / (total_norm + 1e-6)``, at most by 1."""
     gradients = _gradients(_list_of(parameters))
     if gradients:
+        _still_scaled.check(gradients, "clip_grads_with_norm_()")
         _scale_by_norm(gradients, float(max_norm), float(total_norm))
 
 
@@ -146,6 +148,7 @@ def clip_grad_norm_(
     gradients, p = _gradients(_list_of(parameters)), float(norm_type)
     if not gradients:
         return _C.tensor(0.0)
+    _still_scaled.check(gradients, "clip_grad_norm_()")
     total, dtype = _total_norm(gradients, p)
     _check_finite(total, p, error_if_nonfinite)
     _scale_by_norm(gradients, float(max_norm), total)
@@ -170,6 +173,7 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     gradients = _gradients(_list_of(parameters))
     if not gradients:
         raise RuntimeError("clip_grad_value_: no parameter has a gradient. Call backward() first")
+    _still_scaled.check(gradients, "clip_grad_value_()")
     with no_grad():
         for gradient in gradients:
             gradient.clamp_(min=-limit, max=limit)
