@@ -70,6 +70,7 @@ class _MultiDeviceReplicator:
 
 def _fits_fp32(value: Any) -> None:
     """RuntimeError for a finite number beyond fp32's range."""
+    value = value.item() if hasattr(value, "item") else value  # a NumPy scalar would compare in its own narrow type
     if abs(value) > _FP32_MAX and not math.isinf(value):
         raise RuntimeError(
             f"value cannot be converted to type float32 without overflow: the loss scale {value!r} exceeds {_FP32_MAX}"

@@ -110,7 +110,8 @@ class Limits:
         self.overflows_in_a_row += 1
         self.floor_hits += at_floor
         if self.overflows_in_a_row == self.warn_after:
-            warnings.warn(f"{self.overflows_in_a_row} updates in a row saw inf or NaN; {self._where(scale, skipped)}", stacklevel=caller_depth())
+            text = f"{self.overflows_in_a_row} updates in a row saw inf or NaN; {self._where(scale, skipped)}"
+            warnings.warn(text, stacklevel=caller_depth())
         if not at_floor or self.on_floor == "hold":
             return
         text = (
@@ -253,7 +254,8 @@ class ScalerGroup:
                 if scaler._scale is not None:
                     lead._lazy_init_scale_growth_tracker(scaler._scale.device)
                     break
-        states, pending = lead._per_optimizer_states, lead._pending
+        states, pending = lead._per_optimizer_states, lead._pending  # the others' too, while the lead decides
+        theirs = [skipped for scaler in others for skipped in scaler._pending.values()]
         for scaler in others:
             for key, state in scaler._per_optimizer_states.items():
                 states[key, id(scaler)] = state
@@ -267,6 +269,9 @@ class ScalerGroup:
                     for key in [key for key in table if isinstance(key, tuple)]:
                         del table[key]
             else:
+                for skipped in theirs:
+                    if skipped in lead._skips:
+                        lead._skips.remove(skipped)
                 self._end(others)
 
     def _end(self, others: list[Any]) -> None:

@@ -534,8 +534,12 @@ static PyObject *run_with_mode(OpCall *c) {
     keep.list = NULL;
     keep.n = 0;
     bool autocast = mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA) && !c->out;
+    if (c->out && !c->inplace) {
+        amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA); /* nor are the ops that a composite one calls */
+    }
     PyObject *row = NULL, *result = NULL;
     if (mode & MODE_OBSERVER && observer_begin(c, &row) < 0) {
+        amp_mode = mode;
         return NULL;
     }
     if ((!autocast || autocast_apply(c->row, c->arg, &keep) == 0) && (keep.n == 0 || observer_casts_done(row, c) == 0)) {
