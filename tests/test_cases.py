@@ -106,6 +106,10 @@ def test_B009_floor_raises_warns_or_holds():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run(started(4.0, min_scale=2.0), [INF] * 3) == [2.0] * 3
+    scaler = started(1.0, min_scale=0.1)  # no fp32 number
+    assert run(scaler, [INF] * 4) == [0.5, 0.25, 0.125, float(np.float32(0.1))]
+    run(scaler, [INF])
+    assert scaler.metrics()["floor_hits"] == 1
     with pytest.warns(UserWarning, match="min_scale=2.0") as caught:
         assert run(started(4.0, min_scale=2.0, on_floor="warn"), [INF] * 5) == [2.0] * 5
     assert len(caught) == 1
@@ -141,7 +145,8 @@ def test_B013_hysteresis(consecutive, scales):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"min_scale": 0.0}, {"max_scale": INF}, {"min_scale": 4.0, "max_scale": 2.0}, {"hysteresis": 0}, {"hysteresis": 1.5},
+        {"min_scale": 0.0}, {"min_scale": 1e-60}, {"max_scale": 1e39}, {"max_scale": INF}, {"max_scale": NAN},
+        {"min_scale": 4.0, "max_scale": 2.0}, {"hysteresis": 0}, {"hysteresis": 1.5},
         {"on_floor": "stop", "min_scale": 1.0}, {"on_floor": "raise"}, {"warn_after": 0}, {"on_no_grads": "ignore"},
     ],
 )  # fmt: skip

@@ -556,7 +556,7 @@ class GradScaler:
         for flag in flags[1:]:
             found_inf += flag if flag.device == device else flag.to(device=device)
         found = found_inf.item()
-        interval = self._growth_interval
+        interval: Any = self._growth_interval
         limits = self._limits
         if limits is not None:
             if limits.absorbs(found):
@@ -652,7 +652,7 @@ class GradScaler:
         {} if disabled. Take it after ``update``."""
         if not self._enabled:
             return {}
-        state = {
+        state: dict[str, Any] = {
             "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
@@ -741,7 +741,7 @@ class GradScaler:
         taken = skipped = in_a_row = 0
         if self._enabled:
             taken, skipped, in_a_row = self._steps_taken, self._steps_skipped, self._skipped_in_a_row
-        metrics = {
+        metrics: dict[str, float] = {
             "scale": float(self.get_scale()),
             "growth_tracker": self._get_growth_tracker(),
             "steps": taken,

@@ -4,11 +4,12 @@ optimizer."""
 from __future__ import annotations
 
 import math
+import struct
 import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from .explain import scale_text
 
@@ -144,13 +145,24 @@ class Limits:
         self.last_good_step = state.get("last_good_step")
 
 
+def _fp32(name: str, value: Any) -> float | None:
+    """`value` as the scale will hold it, so that a scale which was set to it compares equal."""
+    if value is None:
+        return None
+    try:
+        rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        rounded = math.inf
+    if not (math.isfinite(rounded) and rounded > 0):
+        raise ValueError(f"{name} must be a positive number within float32's range, got {value!r}")
+    return rounded
+
+
 def limits_from(
     min_scale: Any, max_scale: Any, hysteresis: Any, consecutive: Any, on_floor: Any, warn_after: Any, by_scale: bool
 ) -> Limits | None:
     """The limits, checked; None if every argument has its default."""
-    for name, value in (("min_scale", min_scale), ("max_scale", max_scale)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+    low, high = _fp32("min_scale", min_scale), _fp32("max_scale", max_scale)
     if min_scale is not None and max_scale is not None and min_scale > max_scale:
         raise ValueError(f"min_scale {min_scale!r} is above max_scale {max_scale!r}")
     for name, value in (("hysteresis", hysteresis), ("warn_after", 1 if warn_after is None else warn_after)):
@@ -162,7 +174,6 @@ def limits_from(
         raise ValueError(f"on_floor={on_floor!r} needs min_scale: without it there is no floor")
     if min_scale is None and max_scale is None and hysteresis == 1 and warn_after is None and not by_scale:
         return None
-    low, high = (None if value is None else float(value) for value in (min_scale, max_scale))
     return Limits(low, high, hysteresis, bool(consecutive), on_floor, warn_after)
 
 
@@ -182,20 +193,25 @@ def caller_depth() -> int:
 
 
 # The scaler that works on an optimizer in the current iteration, by id(optimizer). The scaler holds the optimizer, so no
-# id is used twice while its entry lives.
-_claims: WeakValueDictionary[int, Any] = WeakValueDictionary()
+# id is used twice while its entry lives; what scalers that died in mid-iteration leave behind is swept out now and then.
+_claims: dict[int, ref[Any]] = {}
+_MAX_CLAIMS = 256
 
 
 def claim(key: int, optimizer: Any, scaler: Any) -> None:
     """Note that `scaler` works on the optimizer with id `key`; warns if another one does in the same iteration."""
+    mine = ref(scaler)
     other = _claims.get(key)
-    if other is not None and other is not scaler:
+    if other is not None and other is not mine and other() is not None:
         warnings.warn(
             f"two GradScalers work on one {type(optimizer).__name__} in the same iteration: its gradients are unscaled "
             "twice. Use one scaler for it, and call its update() before another takes over",
             stacklevel=caller_depth(),
         )
-    _claims[key] = scaler
+    if len(_claims) >= _MAX_CLAIMS:
+        for old in [old for old, owner in list(_claims.items()) if owner() is None]:
+            _claims.pop(old, None)
+    _claims[key] = mine
 
 
 def release(held: dict[int, Any]) -> None:
