@@ -85,6 +85,8 @@ def classes(function: Callable, **options: Any) -> list[Example]:
 X23, Y23, Z23 = spaced(2, 3), spaced(2, 3, seed=1), spaced(2, 3, seed=2)
 A23, B34, V3 = spaced(2, 3, seed=5), spaced(3, 4, seed=6), spaced(3, seed=7)
 A223, B232 = spaced(2, 2, 3, seed=8), spaced(2, 3, 2, seed=9)
+Q124, K134, V132 = spaced(1, 2, 4, seed=10), spaced(1, 3, 4, seed=11), spaced(1, 3, 2, seed=12)
+GONE = torch.tensor([[True, False, True], [False, False, False]])
 MASK = torch.tensor([[True, False, True], [False, False, True]])
 CHANCES = torch.tensor([[0.0, 1.0], [0.3, 1.0]], dtype=torch.float64)
 WEIGHTS = torch.tensor([0.5, 2.0], dtype=torch.float64)
@@ -307,6 +309,17 @@ EXAMPLES: dict[str, list[Example]] = {
                 x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)
             ),
             (spaced(2, 2),),
+        ),
+    ],
+    # attention
+    "scaled_dot_product_attention": [
+        Example(F.scaled_dot_product_attention, (Q124, K134, V132)),
+        Example(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=-0.4), (Q124, K134, V132)),
+        Example(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, GONE), (Q124, K134, V132)),
+        Example(F.scaled_dot_product_attention, (Q124, K134, V132, spaced(2, 3, seed=13))),
+        Example(
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+            (spaced(4, 2, 3, seed=10), spaced(2, 2, 3, seed=11), spaced(1, 2, 2, seed=12)),
         ),
     ],
     # views

@@ -43,6 +43,7 @@ FORMS = {
     "addmv": Form([V, M, V]),
     "outer": Form([V, V]),
     "linear": Form([M, M, V]),
+    "scaled_dot_product_attention": Form([M, M, M]),
     "clamp": Form([M], lambda f, x, device: f(x, 0, 1)),
     "clamp_tensor": Form([M, M, M]),
     "masked_fill": Form([M, ()], lambda f, x, v, device: f(x, mask(*M, device=device), v)),

@@ -18,6 +18,7 @@ tanh = _C.nn.tanh
 sigmoid = _C.nn.sigmoid
 softplus = _C.nn.softplus
 logsigmoid = _C.nn.logsigmoid
+scaled_dot_product_attention = _C.nn.scaled_dot_product_attention
 
 _silu, _leaky_relu, _elu = _C.nn.silu, _C.nn.leaky_relu, _C.nn.elu
 _softmax, _log_softmax, _dropout = _C.functions.softmax, _C.functions.log_softmax, _C.functions.dropout

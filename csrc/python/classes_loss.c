@@ -7,14 +7,13 @@
 #include "../core/autocast.h"
 #include "derivatives/derivatives.h"
 
-static void frame_begin(Back *b) {
+void frame_begin(Back *b) {
     memset(b, 0, sizeof *b);
     b->owned = b->inline_owned;
     b->cap = (int)(sizeof b->inline_owned / sizeof *b->inline_owned);
 }
 
-/* Stores `result` (borrowed from the frame; NULL: failed) and drops everything else. */
-static int frame_end(OpCall *c, Back *b, Tensor *result) {
+int frame_end(OpCall *c, Back *b, Tensor *result) {
     Py_XINCREF(result);
     for (int i = 0; i < b->nowned; i++) {
         Py_DECREF(b->owned[i]);

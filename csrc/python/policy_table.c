@@ -105,7 +105,7 @@ static PyObject *policy_entries(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(i
 
 /* Masks and indices take no part in dtype rules. */
 static bool is_selector(const Param *p) {
-    static const char *const names[] = {"index", "indices", "mask", "condition"};
+    static const char *const names[] = {"index", "indices", "mask", "condition", "attn_mask"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(p->name, names[i])) {
             return true;
