@@ -328,6 +328,10 @@ int promote_tensors(int n, Tensor *const *t) {
 /* ---- copies below the graph ---- */
 
 int raw_copy(View *dst, const View *src) {
+    if (src->device == AMP_META && dst->device != AMP_META) {
+        PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data! A meta tensor has a shape only");
+        return -1;
+    }
     Call call = {.op = OP_copy, .nin = 1, .nout = 1, .in = {src}, .out = {dst}};
     return run_slot(dst->device, AMP_BACKEND_SLOT(dst->device, copy), &call, dst->numel * 8, "copy");
 }
