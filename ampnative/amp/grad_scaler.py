@@ -39,6 +39,7 @@ _Tensor = _C.Tensor
 _ScaleHistory = _history.ScaleHistory
 _float32 = _C.float32
 _int32 = _C.int32
+_grads_of = _C._grads_of
 
 
 class OptState(enum.Enum):
@@ -49,8 +50,13 @@ class OptState(enum.Enum):
     STEPPED = 2
 
 
+# Members of an enum are slow to look up.
+_READY, _UNSCALED, _STEPPED = OptState.READY, OptState.UNSCALED, OptState.STEPPED
+_TAKEN = StepStatus.STEPPED
+
+
 def _refresh_per_optimizer_state() -> dict[str, Any]:
-    return {"stage": OptState.READY, "found_inf_per_device": {}}
+    return {"stage": _READY, "found_inf_per_device": {}}
 
 
 class _MultiDeviceReplicator:
@@ -271,9 +277,9 @@ class GradScaler:
             self._check_scale_growth_tracker("unscale_", optimizer)
         state = self._state_of(optimizer)
         stage = state["stage"]
-        if stage is not OptState.READY:
+        if stage is not _READY:
             what = type(optimizer).__name__
-            if stage is OptState.UNSCALED:
+            if stage is _UNSCALED:
                 raise RuntimeError(
                     f"unscale_() has already been called on this optimizer since the last update() ({what}). Call it "
                     "once per step"
@@ -298,7 +304,7 @@ class GradScaler:
         parameters = [param for group in optimizer.param_groups for param in group["params"]]
         if self._enabled:
             state = self._per_optimizer_states.get(id(optimizer))
-            if state is None or state["stage"] is not OptState.UNSCALED:
+            if state is None or state["stage"] is not _UNSCALED:
                 self.unscale_(optimizer)
             if any(flag.item() for flag in self._found_inf_per_device(optimizer).values()):
                 gradients = [param.grad for param in parameters if param.grad is not None]
@@ -308,14 +314,14 @@ class GradScaler:
     def _unscale(self, optimizer: Any, state: dict[str, Any]) -> None:
         scale = self._scale
         value = scale.item()
-        inverse = _inverse(value)
-        usable = inverse - inverse == 0.0
-        device = scale.device
-        inv_scale = _C.functions.full((), inverse, dtype=_float32, device=device)
-        found_inf = _C.functions.full((), 0.0 if usable else 1.0, dtype=_float32, device=device)
+        inv_scale = scale.reciprocal()  # of fp32: rounded as the double-precision quotient would be
+        found_inf = inv_scale - inv_scale  # 0, or NaN
+        usable = found_inf.item() == 0.0
+        if not usable:
+            found_inf.fill_(1.0)
         flags = self._unscale_grads_(optimizer, inv_scale, found_inf, False)
         state["found_inf_per_device"] = flags
-        state["stage"] = OptState.UNSCALED
+        state["stage"] = _UNSCALED
         # Looked into at once: clipping would smear one NaN over all gradients before step() sees them.
         for flag in flags.values():
             if flag.item():
@@ -330,7 +336,19 @@ class GradScaler:
         gradients: list[Any] = []
         write_back: list[tuple[Any, Any]] = []
         for group_index, group in enumerate(optimizer.param_groups):
-            for index, param in enumerate(group["params"]):
+            params = group["params"]
+            # The common group in one go. None: gradients missing, on several devices, or no Tensors.
+            found = _grads_of(params) if type(params) is list else None
+            for gradient in found or ():
+                if gradient.dtype is not _float32:
+                    found = None
+                    break
+            if found:
+                device = found[0].device
+                gradients = per_device.setdefault(device, [])
+                gradients += found
+                continue
+            for index, param in enumerate(params):
                 try:
                     gradient = param.grad
                 except AttributeError:
@@ -352,8 +370,10 @@ class GradScaler:
         flags = {}
         home = inv_scale.device
         for where, gradients in per_device.items():
-            flag = found_inf.to(device=where, copy=True)
-            inverse = inv_scale if where == home else inv_scale.to(device=where)
+            if where is home or where == home:
+                flag, inverse = found_inf.clone(), inv_scale
+            else:
+                flag, inverse = found_inf.to(device=where, copy=True), inv_scale.to(device=where)
             _C._amp_foreach_non_finite_check_and_unscale_(gradients, flag, inverse)  # records nothing
             flags[where] = flag
         for array, tensor in write_back:
@@ -398,7 +418,7 @@ class GradScaler:
         """
         if not self._enabled:
             result = optimizer.step(*args, **kwargs)
-            self._last_step = StepStatus.STEPPED
+            self._last_step = _TAKEN
             return result
         if "closure" in kwargs:
             raise RuntimeError(
@@ -409,7 +429,7 @@ class GradScaler:
             self._check_scale_growth_tracker("step", optimizer)
         state = self._state_of(optimizer)
         stage = state["stage"]
-        if stage is OptState.STEPPED:
+        if stage is _STEPPED:
             raise RuntimeError(
                 f"step() has already been called since the last update() ({type(optimizer).__name__}). Call "
                 "scaler.update() once per iteration"
@@ -417,16 +437,17 @@ class GradScaler:
         self._last_step = None
         if getattr(optimizer, "_step_supports_amp_scaling", False):
             return self._step_amp_aware(optimizer, state, args, kwargs)
-        if stage is OptState.READY:
+        if stage is _READY:
             self.unscale_(optimizer)
         if not state["found_inf_per_device"]:
             self._last_step = StepStatus.NO_GRADS
             if self._on_no_grads == "skip":
-                state["stage"] = OptState.STEPPED
+                state["stage"] = _STEPPED
                 return None
             raise AssertionError(no_checks_text(optimizer))
-        result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
-        state["stage"] = OptState.STEPPED
+        given = args or kwargs
+        result = self._maybe_opt_step(optimizer, state, *args, **kwargs) if given else self._maybe_opt_step(optimizer, state)
+        state["stage"] = _STEPPED
         return result
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -434,8 +455,10 @@ class GradScaler:
             if flag.item():
                 self._count_step(StepStatus.SKIPPED)
                 return None
-        result = optimizer.step(*args, **kwargs)
-        self._count_step(StepStatus.STEPPED)
+        result = optimizer.step(*args, **kwargs) if args or kwargs else optimizer.step()
+        self._last_step = _TAKEN
+        self._steps_taken += 1
+        self._skipped_in_a_row = 0
         return result
 
     def _step_amp_aware(
@@ -453,33 +476,33 @@ class GradScaler:
             result = optimizer.step(*args, **{**kwargs, "grad_scaler": self})
             flags = state["found_inf_per_device"]
             if flags:  # else nothing was recorded, and only the optimizer knows what it did
-                self._count_step(StepStatus.SKIPPED if any(f.item() for f in flags.values()) else StepStatus.STEPPED)
+                self._count_step(StepStatus.SKIPPED if any(f.item() for f in flags.values()) else _TAKEN)
         else:
             stage = state["stage"]
-            if stage is OptState.READY:
+            if stage is _READY:
                 self._check_inf_per_device(optimizer)
             scale = self._get_scale_async()
             flags = state["found_inf_per_device"]
             found_inf = sum(flag.to(device=scale.device) for flag in flags.values())
             given = getattr(optimizer, "grad_scale", None)
-            if stage is OptState.UNSCALED:
+            if stage is _UNSCALED:
                 optimizer.grad_scale = given
             else:
                 optimizer.grad_scale = scale * (1 if given is None else given)
             optimizer.found_inf = found_inf
             result = optimizer.step(*args, **kwargs)
             if flags:
-                self._count_step(StepStatus.SKIPPED if found_inf.item() else StepStatus.STEPPED)
+                self._count_step(StepStatus.SKIPPED if found_inf.item() else _TAKEN)
             else:
                 self._last_step = StepStatus.NO_GRADS
             del optimizer.grad_scale
             del optimizer.found_inf
-        state["stage"] = OptState.STEPPED
+        state["stage"] = _STEPPED
         return result
 
     def _count_step(self, status: StepStatus) -> None:
         self._last_step = status
-        if status is StepStatus.STEPPED:
+        if status is _TAKEN:
             self._steps_taken += 1
             self._skipped_in_a_row = 0
         else:
@@ -518,9 +541,9 @@ class GradScaler:
             self._set_scale(new_scale)
             action = _history.SET
         else:
-            flags = [
-                flag for state in self._per_optimizer_states.values() for flag in state["found_inf_per_device"].values()
-            ]
+            flags: list[Any] = []
+            for state in self._per_optimizer_states.values():
+                flags += state["found_inf_per_device"].values()
             if flags:
                 found, action = self._next_scale(scale, tracker, before, flags)
             elif self._on_no_grads == "skip" and self._per_optimizer_states:

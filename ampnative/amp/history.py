@@ -14,6 +14,7 @@ __all__ = ["HistoryRow", "ScaleHistory"]
 
 # One row as it lies in the buffer, without padding:  | step i64 | scale f32 | found_inf f32 | tracker i32 | action u8 |
 _ROW = struct.Struct("=qffiB")
+_ROW_SIZE, _pack_into = _ROW.size, _ROW.pack_into
 _PACKED: Any = {"names": ["step", "scale", "found_inf", "tracker", "action"], "formats": ["=i8", "=f4", "=f4", "=i4", "u1"]}
 _SHOWN: Any = {"names": _PACKED["names"], "formats": ["i8", "f4", "f4", "i4", "U8"]}
 
@@ -64,11 +65,11 @@ class ScaleHistory:
     def append(self, scale: float, found_inf: float, tracker: int, action: int) -> None:
         """Record one update. `action` is an index into ACTIONS."""
         count = self._count
-        offset = count % self._capacity * _ROW.size
+        offset = count % self._capacity * _ROW_SIZE
         rows = self._rows
         if offset == len(rows):
             rows.extend(bytes(min(256, self._capacity - count) * _ROW.size))
-        _ROW.pack_into(rows, offset, count, scale, found_inf, tracker, action)
+        _pack_into(rows, offset, count, scale, found_inf, tracker, action)
         self._count = count + 1
 
     def append_row(self, row: HistoryRow) -> None:
