@@ -83,16 +83,6 @@ def _fits_fp32(value: Any) -> None:
         )
 
 
-def _inverse(scale: float) -> float:
-    """1/scale in double precision; the tensor made of it rounds once to fp32."""
-    try:
-        inverse = 1.0 / scale
-    except ZeroDivisionError:
-        return math.copysign(math.inf, scale)
-    # What rounds beyond the largest fp32 value is inf there.
-    return inverse if abs(inverse) < 3.4028235677973366e38 else math.copysign(math.inf, inverse)
-
-
 class GradScaler:
     """Multiplies the loss so that small fp16 gradients survive, divides the gradients before the optimizer sees them,
     skips steps whose gradients are not finite, and adapts the scale.
@@ -384,8 +374,7 @@ class GradScaler:
         """Record inf flags of `optimizer` without touching its gradients (fused optimizers unscale themselves)."""
         scale, _ = self._check_scale_growth_tracker("_check_inf_per_device")
         value = scale.item()
-        inverse = _inverse(value)
-        usable = inverse - inverse == 0.0
+        usable = math.isfinite(scale.reciprocal().item())
         one = _C.functions.full((), 1.0, dtype=_float32, device=scale.device)
         found_inf = _C.functions.full((), 0.0 if usable else 1.0, dtype=_float32, device=scale.device)
         state = self._state_of(optimizer)

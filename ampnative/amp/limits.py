@@ -153,6 +153,8 @@ def _fp32(name: str, value: Any) -> float | None:
         rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         rounded = math.inf
+    except struct.error:
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}") from None
     if not (math.isfinite(rounded) and rounded > 0):
         raise ValueError(f"{name} must be a positive number within float32's range, got {value!r}")
     return rounded
