@@ -118,7 +118,8 @@ void amp_memory_reset_peak(Device device);
 void amp_memory_empty_cache(Device device);
 
 /* core/pool.c: worker threads. fn(ctx, begin, end) is called on disjoint ranges that cover [0, n) exactly, in chunks of at least
- * `grain`; the caller takes part and can finish everything alone. Nested calls and calls from a forked child run serially. */
+ * `grain`; the caller takes part and can finish everything alone. Nested calls run serially; a forked child makes
+ * workers of its own at its first call. */
 typedef void (*RangeFn)(void *ctx, int64_t begin, int64_t end);
 void amp_parallel_for(int64_t n, int64_t grain, RangeFn fn, void *ctx);
 void amp_set_num_threads(int n);

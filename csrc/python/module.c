@@ -1,6 +1,7 @@
 /* ampnative._C: makes the one process-wide state and fills the module. */
 #include <string.h>
 
+#include "../cpu/cpu_features.h"
 #include "../cuda/emulated.h"
 #include "autocast_region.h"
 #include "function.h"
@@ -8,8 +9,6 @@
 #include "node.h"
 #include "observer.h"
 #include "tensor_methods.h"
-
-const char *amp_isa_error(void);
 
 State amp_state = {.default_dtype = AMP_FLOAT32};
 

@@ -243,7 +243,7 @@ static void node_free(Node *n) {
 }
 
 /* A dying node lets go of its inputs' nodes, which may die in turn: they queue up here and are freed in a loop, so that a graph may be
- * as deep as memory allows. `edge[0].to` of a queued node is its link; its real edges were moved out first. */
+ * as deep as memory allows. */
 static PyObject **dying;
 static Py_ssize_t ndying, dying_cap;
 static bool draining;

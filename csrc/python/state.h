@@ -14,7 +14,7 @@ typedef struct Node Node;
 /* Filled once while the module is executed, never changed afterwards (but for default_dtype). All references are strong. */
 typedef struct State {
     PyObject *module;
-    PyTypeObject *tensor_type, *node_type, *dtype_type, *device_type, *size_type, *generator_type, *op_type;
+    PyTypeObject *tensor_type, *node_type, *dtype_type, *device_type, *size_type, *generator_type;
     PyTypeObject *parameter_type;       /* set by the package; NULL until then */
     PyObject *dtype[AMP_DTYPE_COUNT];   /* ampnative.float32, ... one object per row of dtypes.def */
     PyObject *device[AMP_DEVICE_COUNT]; /* device("cpu"), device("cuda", 0), device("meta") */

@@ -4,18 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "autocast.h"
 #include "backend.h"
 #include "policy.h"
-
-static int failures;
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++; \
-        } \
-    } while (0)
 
 static void check_defaults(void) {
     for (int d = 0; d < AUTOCAST_DEVICE_COUNT; d++) {

@@ -4,17 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "list.h"
 #include "numeric.h"
-
-static int failures;
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++; \
-        } \
-    } while (0)
 
 static const int FLOATS[] = {AMP_FLOAT32, AMP_FLOAT64, AMP_FLOAT16, AMP_BFLOAT16};
 static const char *const LEVELS[] = {"baseline", "avx2", "avx512"};

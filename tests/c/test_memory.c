@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "backend.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -12,16 +13,6 @@ enum { CACHING = 0 };
 #else
 enum { CACHING = 1 };
 #endif
-
-static atomic_int failures;
-
-#define EXPECT(condition) \
-    do { \
-        if (!(condition)) { \
-            atomic_fetch_add(&failures, 1); \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-        } \
-    } while (0)
 
 static uint64_t random_below(uint64_t *state, uint64_t n) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -35,15 +26,15 @@ static void every_size(void) {
             size_t n = (size_t)(((int64_t)1 << shift) + delta);
             int64_t before = amp_memory_stats(AMP_CPU).allocated;
             char *p = amp_host_alloc(AMP_CPU, n);
-            EXPECT(p && ((uintptr_t)p & 63) == 0);
+            CHECK(p && ((uintptr_t)p & 63) == 0);
             if (n) p[0] = 1, p[n - 1] = 2;
             int64_t taken = amp_memory_stats(AMP_CPU).allocated - before;
-            EXPECT(taken >= (int64_t)n && (taken <= 64 || taken <= (int64_t)n + (int64_t)(n / 4) + 64));
+            CHECK(taken >= (int64_t)n && (taken <= 64 || taken <= (int64_t)n + (int64_t)(n / 4) + 64));
             amp_host_free(AMP_CPU, p, n);
-            EXPECT(amp_memory_stats(AMP_CPU).allocated == before);
+            CHECK(amp_memory_stats(AMP_CPU).allocated == before);
         }
-    EXPECT(amp_host_alloc(AMP_CPU, SIZE_MAX) == NULL);
-    EXPECT(amp_host_alloc(AMP_CPU, (size_t)1 << 60) == NULL);
+    CHECK(amp_host_alloc(AMP_CPU, SIZE_MAX) == NULL);
+    CHECK(amp_host_alloc(AMP_CPU, (size_t)1 << 60) == NULL);
     amp_host_free(AMP_CPU, NULL, 10);
 }
 
@@ -61,13 +52,13 @@ static void *churn(void *argument) {
     for (int i = 0; i < 20000; i++) {
         Block *b = &block[random_below(&state, LIVE)];
         if (b->data) {
-            EXPECT(b->data[0] == b->mark && b->data[b->n - 1] == b->mark && b->data[b->n / 2] == b->mark);
+            CHECK(b->data[0] == b->mark && b->data[b->n - 1] == b->mark && b->data[b->n / 2] == b->mark);
             amp_host_free(AMP_CPU, b->data, b->n);
         }
         b->n = 1 + random_below(&state, (uint64_t)1 << (4 + random_below(&state, i % 50 ? 13 : 20)));
         b->mark = (unsigned char)random_below(&state, 256);
         b->data = amp_host_alloc(AMP_CPU, b->n);
-        EXPECT(b->data != NULL);
+        CHECK(b->data != NULL);
         if (b->n < 4096) memset(b->data, b->mark, b->n);
         else b->data[0] = b->data[b->n - 1] = b->data[b->n / 2] = b->mark;
     }
@@ -82,19 +73,19 @@ static void from_threads(void) {
     const int64_t before = amp_memory_stats(AMP_CPU).allocated;
     for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1));
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-    EXPECT(amp_memory_stats(AMP_CPU).allocated == before);
+    CHECK(amp_memory_stats(AMP_CPU).allocated == before);
 }
 
 static void reuse(void) {
     static const size_t sizes[] = {64, 1000, 40000, 3 << 20};
     for (int i = 0; i < 4; i++) {
         char *a = amp_host_alloc(AMP_CPU, sizes[i]), *b = amp_host_alloc(AMP_CPU, sizes[i]);
-        EXPECT(a != b);
+        CHECK(a != b);
         amp_host_free(AMP_CPU, a, sizes[i]);
         amp_host_free(AMP_CPU, b, sizes[i]);
         if (!CACHING) continue;
         char *c = amp_host_alloc(AMP_CPU, sizes[i]), *d = amp_host_alloc(AMP_CPU, sizes[i]);
-        EXPECT(c == b && d == a); /* last in, first out */
+        CHECK(c == b && d == a); /* last in, first out */
         amp_host_free(AMP_CPU, c, sizes[i]);
         amp_host_free(AMP_CPU, d, sizes[i]);
     }
@@ -103,23 +94,23 @@ static void reuse(void) {
 /* Devices are counted apart; the peak follows; emptying the cache gives everything large back. */
 static void statistics(void) {
     const MemoryStats cpu = amp_memory_stats(AMP_CPU), start = amp_memory_stats(AMP_CUDA);
-    EXPECT(start.allocated == 0 && start.reserved == 0 && start.peak == 0);
+    CHECK(start.allocated == 0 && start.reserved == 0 && start.peak == 0);
     char *a = amp_host_alloc(AMP_CUDA, 1 << 20), *b = amp_host_alloc(AMP_CUDA, 4 << 20);
     MemoryStats s = amp_memory_stats(AMP_CUDA);
-    EXPECT(s.allocated == 5 << 20 && s.peak == 5 << 20 && s.reserved == 5 << 20 && s.allocations == 2 && s.frees == 0);
+    CHECK(s.allocated == 5 << 20 && s.peak == 5 << 20 && s.reserved == 5 << 20 && s.allocations == 2 && s.frees == 0);
     amp_host_free(AMP_CUDA, b, 4 << 20);
     s = amp_memory_stats(AMP_CUDA);
-    EXPECT(s.allocated == 1 << 20 && s.peak == 5 << 20 && s.frees == 1);
-    EXPECT(s.reserved == (CACHING ? 5 << 20 : 1 << 20));
+    CHECK(s.allocated == 1 << 20 && s.peak == 5 << 20 && s.frees == 1);
+    CHECK(s.reserved == (CACHING ? 5 << 20 : 1 << 20));
     amp_memory_reset_peak(AMP_CUDA);
-    EXPECT(amp_memory_stats(AMP_CUDA).peak == 1 << 20);
+    CHECK(amp_memory_stats(AMP_CUDA).peak == 1 << 20);
     amp_memory_empty_cache(AMP_CUDA);
-    EXPECT(amp_memory_stats(AMP_CUDA).reserved == 1 << 20);
+    CHECK(amp_memory_stats(AMP_CUDA).reserved == 1 << 20);
     amp_host_free(AMP_CUDA, a, 1 << 20);
     amp_memory_empty_cache(AMP_CUDA);
-    EXPECT(amp_memory_stats(AMP_CUDA).reserved == 0 && amp_memory_stats(AMP_CUDA).allocated == 0);
+    CHECK(amp_memory_stats(AMP_CUDA).reserved == 0 && amp_memory_stats(AMP_CUDA).allocated == 0);
     const MemoryStats now = amp_memory_stats(AMP_CPU);
-    EXPECT(now.allocated == cpu.allocated && now.allocations == cpu.allocations && now.reserved == cpu.reserved);
+    CHECK(now.allocated == cpu.allocated && now.allocations == cpu.allocations && now.reserved == cpu.reserved);
 }
 
 /* At most 1 GiB stays cached. The pages are never touched, so this costs address space only. */
@@ -127,12 +118,12 @@ static void cap(void) {
     enum { BLOCKS = 6 };
     const size_t n = (size_t)256 << 20;
     char *block[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) EXPECT((block[i] = amp_host_alloc(AMP_CUDA, n)) != NULL);
-    EXPECT(amp_memory_stats(AMP_CUDA).reserved == BLOCKS * (int64_t)n);
+    for (int i = 0; i < BLOCKS; i++) CHECK((block[i] = amp_host_alloc(AMP_CUDA, n)) != NULL);
+    CHECK(amp_memory_stats(AMP_CUDA).reserved == BLOCKS * (int64_t)n);
     for (int i = 0; i < BLOCKS; i++) amp_host_free(AMP_CUDA, block[i], n);
-    EXPECT(amp_memory_stats(AMP_CUDA).reserved <= (int64_t)1 << 30);
+    CHECK(amp_memory_stats(AMP_CUDA).reserved <= (int64_t)1 << 30);
     amp_memory_empty_cache(AMP_CUDA);
-    EXPECT(amp_memory_stats(AMP_CUDA).reserved == 0);
+    CHECK(amp_memory_stats(AMP_CUDA).reserved == 0);
 }
 
 int main(void) {

@@ -9,17 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "backend.h"
-
-static atomic_int failures;
-
-#define EXPECT(condition) \
-    do { \
-        if (!(condition)) { \
-            atomic_fetch_add(&failures, 1); \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
-        } \
-    } while (0)
 
 enum { N = 10000 };
 
@@ -40,9 +31,9 @@ static void once_each(int64_t n, int64_t grain) {
     amp_parallel_for(n, grain, count_range, &w);
     int64_t wrong = 0;
     for (int64_t i = 0; i < n; i++) wrong += w.count[i] != 1;
-    EXPECT(wrong == 0);
-    EXPECT(w.count[n < 0 ? 0 : n] == 0);
-    EXPECT(atomic_load(&w.short_chunks) == 0);
+    CHECK(wrong == 0);
+    CHECK(w.count[n < 0 ? 0 : n] == 0);
+    CHECK(atomic_load(&w.short_chunks) == 0);
     free(w.count);
 }
 
@@ -50,14 +41,14 @@ static void covers(void) {
     static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 63, 64, 65, 1000, N}, grains[] = {-1, 0, 1, 2, 3, 64, 999, 1 << 20};
     for (int threads = 1; threads <= 5; threads++) {
         amp_set_num_threads(threads);
-        EXPECT(amp_get_num_threads() == threads);
+        CHECK(amp_get_num_threads() == threads);
         for (int i = 0; i < 11; i++)
             for (int g = 0; g < 8; g++) once_each(sizes[i], grains[g]);
     }
     amp_set_num_threads(0);
-    EXPECT(amp_get_num_threads() == 1);
+    CHECK(amp_get_num_threads() == 1);
     amp_set_num_threads(1 << 30);
-    EXPECT(amp_get_num_threads() == 256);
+    CHECK(amp_get_num_threads() == 256);
 }
 
 /* Huge ranges: no overflow in the bounds of chunks. */
@@ -66,7 +57,7 @@ static void huge(void) {
     _Atomic int64_t total = 0;
     amp_set_num_threads(3);
     amp_parallel_for(INT64_MAX, 1, sum_lengths, &total);
-    EXPECT(total == INT64_MAX);
+    CHECK(total == INT64_MAX);
 }
 
 static void nested_range(void *ctx, int64_t begin, int64_t end) {
@@ -121,7 +112,7 @@ static void in_child(void) {
             exit(atomic_load(&failures) != 0); /* with workers of its own: leaving must not hang */
         }
         int status = -1;
-        EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
         once_each(N, 10);
     }
 }

@@ -4,16 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "check.h"
 #include "precision.h"
-
-static atomic_int failures;
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++; \
-        } \
-    } while (0)
 
 static void fresh(void) {
     amp_settings_reset(false, false);

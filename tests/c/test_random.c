@@ -4,18 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "ops.h"
 #include "numeric.h"
 #include "random.h"
-
-static int failures;
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++; \
-        } \
-    } while (0)
 
 static View vector_view(void *data, int dtype, int64_t *shape, int64_t *stride) {
     return (View){data, shape[0], shape, stride, 1, (int8_t)dtype, AMP_CPU, stride[0] == 1 ? LAYOUT_CONTIGUOUS : 0};
