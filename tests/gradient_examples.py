@@ -6,8 +6,10 @@ one-sided slopes differ; those are tested by name in test_autograd.py.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,10 +211,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(torch.prod, (ZEROS[0],)),
     ],
     "prod_dim": [
-        Example(lambda x, d=d, k=k: torch.prod(x, d, keepdim=k), (v,))
-        for d in (0, 1)
-        for k in (False, True)
-        for v in (X23, ZEROS)
+        Example(lambda x, d=d, k=k: torch.prod(x, d, keepdim=k), (v,)) for d in (0, 1) for k in (False, True) for v in (X23, ZEROS)
     ],
     "max": reductions(torch.max),
     "min": reductions(torch.min),
@@ -305,9 +304,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "bce_logits": [
         *loss(lambda x, t, reduction: F.binary_cross_entropy_with_logits(x, t, reduction=reduction)),
         Example(
-            lambda x: F.binary_cross_entropy_with_logits(
-                x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)
-            ),
+            lambda x: F.binary_cross_entropy_with_logits(x, CHANCES, WEIGHTS, pos_weight=torch.tensor([0.5, 2.0], dtype=torch.float64)),
             (spaced(2, 2),),
         ),
     ],
@@ -388,3 +385,10 @@ WITHOUT_EXAMPLE = {
         "bools; what they write in place ends the history: tested in test_regressions_tensor.py",
     ),
 }
+
+# Families with many options keep their examples in files of their own.
+for _path in sorted(Path(__file__).parent.glob("gradient_examples_*.py")):
+    _family = importlib.import_module(_path.stem)
+    assert not EXAMPLES.keys() & _family.EXAMPLES.keys(), _path.stem
+    EXAMPLES |= _family.EXAMPLES
+    WITHOUT_EXAMPLE |= getattr(_family, "WITHOUT_EXAMPLE", {})

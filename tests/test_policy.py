@@ -1,7 +1,9 @@
 """amp.result_dtype against what runs: every op of the table, every combination of dtypes, both devices, three states."""
 
+import importlib
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +106,14 @@ SELECTORS = {
 LEFT_OUT = {"view_dtype", "to_copy", "softmax_grad", "log_softmax_grad"}
 # Integers ask for another answer: an argument decides, or probabilities are meant.
 FLOATS_ONLY = {"div_mode", "cross_entropy"}
+
+# Families keep their forms in files of their own: policy_forms_<family>.py with FORMS, and SELECTORS, LEFT_OUT, FLOATS_ONLY where needed.
+for _path in sorted(Path(__file__).parent.glob("policy_forms_*.py")):
+    _family = importlib.import_module(_path.stem)
+    FORMS |= {row: Form(*form) for row, form in _family.FORMS.items()}
+    SELECTORS |= getattr(_family, "SELECTORS", {})
+    LEFT_OUT |= getattr(_family, "LEFT_OUT", set())
+    FLOATS_ONLY |= getattr(_family, "FLOATS_ONLY", set())
 
 
 def tensors_of(row):

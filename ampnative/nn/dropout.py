@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._C import Tensor
 from . import functional as F
+from .functional.activations import check_probability
 from .module import Module
 
 
@@ -12,7 +13,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        F.check_probability(p)
+        check_probability(p)
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:

@@ -11,7 +11,7 @@
 typedef struct Tensor Tensor;
 typedef struct Node Node;
 
-/* Filled once while the module is executed, never changed afterwards (but for default_dtype). All references are strong. */
+/* Filled once while the module is executed, never changed afterwards (but for default_dtype and python_op). All references are strong. */
 typedef struct State {
     PyObject *module;
     PyTypeObject *tensor_type, *node_type, *dtype_type, *device_type, *size_type, *generator_type;
@@ -22,6 +22,7 @@ typedef struct State {
     int default_dtype;                  /* AMP_FLOAT32 unless set_default_dtype */
     uint8_t cuda_emulated;              /* 1: device "cuda" runs on the CPU kernels */
     Generator *generator;               /* the default generator */
+    PyObject *python_op[OP_COUNT];      /* bodies of rows that are Python functions; NULL until the first call */
 } State;
 extern State amp_state;
 

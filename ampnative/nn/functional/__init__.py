@@ -1,0 +1,43 @@
+"""Functions of layers and losses, by family. Those that need no wrapping are the C functions themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import _C
+from ..._absent import absent_op
+from .activations import (
+    dropout,
+    elu,
+    gelu,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    relu,
+    relu_,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    tanh,
+)
+from .losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    huber_loss,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
+
+linear = _C.nn.linear
+scaled_dot_product_attention = _C.nn.scaled_dot_product_attention
+
+
+def __getattr__(name: str) -> Any:
+    raise absent_op(name, f"nn.functional.{name}") or AttributeError(
+        f"module 'ampnative.nn.functional' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
+        "see the README for what exists"
+    )
