@@ -553,3 +553,24 @@ def test_optimizers_that_are_gone_leave_no_stage_behind():
         assert scaler.step(Foreign(Bag(np.ones(2, np.float32)))) == "stepped"
     scaler.update()
     pickle.dumps(scaler)
+
+
+def test_a_subclass_that_unscales_in_its_own_way_is_asked():
+    asked = []
+
+    class Sharded(GradScaler):
+        def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
+            asked.append(inv_scale.item())
+            return super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+
+    class Deeper(Sharded):
+        pass
+
+    for kind in (Sharded, Deeper):
+        p = torch.nn.Parameter(torch.ones(2))
+        optimizer, scaler = torch.optim.SGD([p], lr=1.0), kind("cpu", init_scale=4.0)
+        scaler.scale(p.sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert p.tolist() == [0.0, 0.0]
+    assert asked == [0.25, 0.25]

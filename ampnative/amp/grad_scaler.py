@@ -20,11 +20,9 @@ from . import history as _history
 from .explain import Explanation, SkippedStep, find_culprits
 from .limits import Limits, caller_depth, claim, limits_from, release
 from .optimizer_gradients import (
-    check_dtype,
+    collect_gradients,
     device_of_gradients,
     no_checks_text,
-    no_tensor,
-    shared_tensor,
     takes_grad_scaler,
 )
 from .status import StepStatus
@@ -39,7 +37,7 @@ _Tensor = _C.Tensor
 _ScaleHistory = _history.ScaleHistory
 _float32 = _C.float32
 _int32 = _C.int32
-_grads_of = _C._grads_of
+_unscale_groups = _C._unscale_groups
 
 
 class OptState(enum.Enum):
@@ -123,6 +121,11 @@ class GradScaler:
     _last_step: StepStatus | None = None
     _history: _history.ScaleHistory | None = None
     _restored = False  # a state was loaded: the scale has a value before the first scale()
+    _own_unscale = True  # no subclass unscales in its own way
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._own_unscale = cls._unscale_grads_ is GradScaler._unscale_grads_
 
     def __init__(
         self,
@@ -303,6 +306,13 @@ class GradScaler:
 
     def _unscale(self, optimizer: Any, state: dict[str, Any]) -> None:
         scale = self._scale
+        flag = _unscale_groups(optimizer.param_groups, scale) if self._own_unscale else None
+        if flag is not None:
+            state["found_inf_per_device"] = {flag.device: flag}
+            state["stage"] = _UNSCALED
+            if flag.item():
+                self._note_overflow(optimizer, scale.item(), True, scaled=False)
+            return
         value = scale.item()
         inv_scale = scale.reciprocal()  # of fp32: rounded as the double-precision quotient would be
         found_inf = inv_scale - inv_scale  # 0, or NaN
@@ -321,42 +331,7 @@ class GradScaler:
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> dict[Any, Any]:
         """Multiply every gradient by `inv_scale`; returns {device: flag tensor}, empty without gradients. All gradients
         are collected and checked before the first is changed."""
-        per_device: dict[Any, list[Any]] = {}
-        device = None
-        gradients: list[Any] = []
-        write_back: list[tuple[Any, Any]] = []
-        for group_index, group in enumerate(optimizer.param_groups):
-            params = group["params"]
-            # The common group in one go. None: gradients missing, on several devices, or no Tensors.
-            found = _grads_of(params) if type(params) is list else None
-            for gradient in found or ():
-                if gradient.dtype is not _float32:
-                    found = None
-                    break
-            if found:
-                device = found[0].device
-                gradients = per_device.setdefault(device, [])
-                gradients += found
-                continue
-            for index, param in enumerate(params):
-                try:
-                    gradient = param.grad
-                except AttributeError:
-                    raise no_tensor(group, group_index, index, param) from None
-                if gradient is None:
-                    continue
-                if not isinstance(gradient, _Tensor):
-                    gradient = shared_tensor(group, group_index, index, param, gradient, write_back)
-                dtype = gradient.dtype
-                if dtype is not _float32:
-                    check_dtype(group, group_index, index, dtype, allow_fp16)
-                where = gradient.device
-                if where is not device:
-                    device = where
-                    gradients = per_device.setdefault(where, [])
-                gradients.append(gradient)
-        if not per_device:
-            return {}
+        per_device, write_back = collect_gradients(optimizer, allow_fp16)
         flags = {}
         home = inv_scale.device
         for where, gradients in per_device.items():

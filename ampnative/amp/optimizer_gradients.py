@@ -10,6 +10,7 @@ from .explain import parameter_name
 
 _Tensor = _C.Tensor
 _float16 = _C.float16
+_float32 = _C.float32
 
 
 def device_of_gradients(optimizer: Any) -> Any:
@@ -61,6 +62,33 @@ def shared_tensor(
     copy = _C.from_numpy(np.ascontiguousarray(gradient, dtype=gradient.dtype.newbyteorder("=")).reshape(gradient.shape))
     write_back.append((gradient, copy))
     return copy
+
+
+def collect_gradients(optimizer: Any, allow_fp16: bool) -> tuple[dict[Any, list[Any]], list[tuple[Any, Any]]]:
+    """The gradients by device, each checked, and the ndarrays that take back what happens to their copies."""
+    per_device: dict[Any, list[Any]] = {}
+    device = None
+    gradients: list[Any] = []
+    write_back: list[tuple[Any, Any]] = []
+    for group_index, group in enumerate(optimizer.param_groups):
+        for index, param in enumerate(group["params"]):
+            try:
+                gradient = param.grad
+            except AttributeError:
+                raise no_tensor(group, group_index, index, param) from None
+            if gradient is None:
+                continue
+            if not isinstance(gradient, _Tensor):
+                gradient = shared_tensor(group, group_index, index, param, gradient, write_back)
+            dtype = gradient.dtype
+            if dtype is not _float32:
+                check_dtype(group, group_index, index, dtype, allow_fp16)
+            where = gradient.device
+            if where is not device:
+                device = where
+                gradients = per_device.setdefault(where, [])
+            gradients.append(gradient)
+    return per_device, write_back
 
 
 def no_checks_text(optimizer: Any) -> str:

@@ -1,147 +1,9 @@
-/* The optimizer tail: functions that take whole lists of tensors and make one backend call.
- *
- * Every entry gathers the lists into strong references first: the GIL may be released around the kernel, and another thread may
- * then change the Python lists. */
+/* The optimizer tail: functions that take whole lists of tensors and make one backend call. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor.h"
-
-enum { INLINE_TENSORS = 24, RELEASE_BYTES = 512 * 1024 };
-
-typedef struct TensorSet {
-    int64_t n;
-    Tensor **tensor; /* n strong references */
-    const View **view;
-    void *heap; /* NULL while the inline arrays suffice */
-    Tensor *inline_tensor[INLINE_TENSORS];
-    const View *inline_view[INLINE_TENSORS];
-} TensorSet;
-
-static void set_release(TensorSet *s) {
-    for (int64_t i = 0; i < s->n; i++) {
-        Py_DECREF(s->tensor[i]);
-    }
-    s->n = 0;
-    PyMem_Free(s->heap);
-    s->heap = NULL;
-}
-
-static int set_reserve(TensorSet *s, Py_ssize_t n) {
-    s->n = 0;
-    s->heap = NULL;
-    s->tensor = s->inline_tensor;
-    s->view = s->inline_view;
-    if (n <= INLINE_TENSORS) {
-        return 0;
-    }
-    if ((size_t)n > SIZE_MAX / 2 / (sizeof(Tensor *) + sizeof(View *))) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    s->heap = PyMem_Malloc((size_t)n * (sizeof(Tensor *) + sizeof(View *)));
-    if (!s->heap) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    s->tensor = s->heap;
-    s->view = (const View **)(void *)(s->tensor + n);
-    return 0;
-}
-
-/* `o` is a list or tuple (or any sequence) of tensors; None gives an empty set. */
-static int set_gather(TensorSet *s, PyObject *o, const char *what) {
-    s->n = 0;
-    s->heap = NULL;
-    if (o == Py_None) {
-        return set_reserve(s, 0);
-    }
-    PyObject *fast = PySequence_Fast(o, "expected a list or tuple of tensors");
-    if (!fast) {
-        return -1;
-    }
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
-    if (set_reserve(s, n) < 0) {
-        goto fail;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(fast, i);
-        if (!tensor_check(item)) {
-            PyErr_Format(PyExc_TypeError, "%s: item %zd must be a Tensor, not %.100s", what, i, Py_TYPE(item)->tp_name);
-            goto fail;
-        }
-        Py_INCREF(item);
-        s->tensor[i] = (Tensor *)item;
-        s->view[i] = &((Tensor *)item)->v;
-        s->n = i + 1;
-    }
-    Py_DECREF(fast);
-    return 0;
-fail:
-    set_release(s);
-    Py_DECREF(fast);
-    return -1;
-}
-
-static TensorList set_list(const TensorSet *s) { return (TensorList){s->n, s->view}; }
-
-static int64_t set_bytes(const TensorSet *s) {
-    int64_t bytes = 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        bytes += s->view[i]->numel * (int64_t)amp_itemsize(s->view[i]->dtype);
-    }
-    return bytes;
-}
-
-static void set_bump(TensorSet *s) {
-    for (int64_t i = 0; i < s->n; i++) {
-        tensor_bump(s->tensor[i]);
-    }
-}
-
-/* A kernel runs between these two; `saved` is NULL if the lists are too small to be worth a hand-over of the GIL. */
-static PyThreadState *release_gil(int64_t bytes) { return bytes >= RELEASE_BYTES ? PyEval_SaveThread() : NULL; }
-static void take_gil(PyThreadState *saved) {
-    if (saved) {
-        PyEval_RestoreThread(saved);
-    }
-}
-
-static bool kernel_dtype(int dtype) {
-    return dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16;
-}
-
-static const Backend *backend_of(int device, const char *what) {
-    const Backend *backend = amp_backend[device];
-    if (!backend || (device == AMP_CUDA && device_require(device) < 0)) {
-        if (!PyErr_Occurred()) {
-            amp_raise(AMP_NO_KERNEL, what);
-        }
-        return NULL;
-    }
-    return backend;
-}
-
-static int fail_device(const char *what) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "%s: Expected all tensors to be on the same device. Move them with .to(device), or make one call per device",
-                 what);
-    return -1;
-}
-
-static int fail_dtype(const char *what, int dtype) {
-    PyErr_Format(PyExc_NotImplementedError, "%s: not implemented for '%s'. Use float32, float64, float16 or bfloat16", what,
-                 amp_dtype_info[dtype].name);
-    return -1;
-}
-
-static int check_overlap(const View *v, const char *what) {
-    if (!(v->layout & LAYOUT_CONTIGUOUS) && amp_has_internal_overlap(v)) {
-        return amp_raise(AMP_OVERLAP, what);
-    }
-    return 0;
-}
+#include "tensor_set.h"
 
 /* The tensors of one optimizer list are written in place: floating, one device, no element twice. */
 static int check_written(const TensorSet *s, int device, const char *what) {
@@ -182,194 +44,10 @@ static int check_matches(const TensorSet *params, const TensorSet *other, const 
     return check_written(other, params->view[0]->device, what);
 }
 
-static int arg_count(const char *what, Py_ssize_t n, Py_ssize_t want) {
-    if (n != want) {
-        PyErr_Format(PyExc_TypeError, "%s takes %zd arguments (%zd given)", what, want, n);
-        return -1;
-    }
-    return 0;
-}
-
-static int arg_double(PyObject *o, double *out) {
-    *out = PyFloat_AsDouble(o);
-    return *out == -1.0 && PyErr_Occurred() ? -1 : 0;
-}
-
 static int arg_bool(PyObject *o, bool *out) {
     int truth = PyObject_IsTrue(o);
     *out = truth > 0;
     return truth < 0 ? -1 : 0;
-}
-
-static float read_float(const View *v) {
-    float f;
-    memcpy(&f, v->data, sizeof f);
-    return f;
-}
-
-/* A one-element helper tensor of the scaler. */
-static int check_scalar(PyObject *o, int device, int dtype, const char *what, const char *name) {
-    if (!tensor_check(o)) {
-        PyErr_Format(PyExc_TypeError, "%s: %s must be a Tensor, not %.100s", what, name, Py_TYPE(o)->tp_name);
-        return -1;
-    }
-    const View *v = &((Tensor *)o)->v;
-    if (v->device != device) {
-        PyErr_Format(PyExc_RuntimeError, "%s: %s must be on the %s device", what, name, device == AMP_CUDA ? "CUDA" : "CPU");
-        return -1;
-    }
-    if (v->numel != 1) {
-        PyErr_Format(PyExc_RuntimeError, "%s: %s must be a 1-element tensor, it has %lld elements", what, name,
-                     (long long)v->numel);
-        return -1;
-    }
-    if (v->dtype != dtype) {
-        PyErr_Format(PyExc_RuntimeError, "%s: %s must be %s tensor, not %s", what, name,
-                     dtype == AMP_INT32 ? "an int" : "a float", amp_dtype_info[v->dtype].name);
-        return -1;
-    }
-    return 0;
-}
-
-/* ---- finiteness check and unscaling; records: tests/golden/unscale.json ---- */
-
-/* CUDA narrows fp64 to fp32 before its test: finite values that round to infinity in fp32 count too. */
-static bool beyond_float_range(const View *v, int dim, const char *data) {
-    if (dim == v->ndim) {
-        double x;
-        memcpy(&x, data, sizeof x);
-        return !(fabs(x) < 0x1.ffffffp127);
-    }
-    int64_t step = v->stride[dim] * (int64_t)sizeof(double);
-    for (int64_t i = 0; i < v->shape[dim]; i++) {
-        if (beyond_float_range(v, dim + 1, data + i * step)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool quirks(void) {
-    const char *value = getenv("AMPNATIVE_TORCH_QUIRKS");
-    return value && strcmp(value, "1") == 0;
-}
-
-/* What is wrong with one gradient; tensors before it have been treated already, as PyTorch does. */
-static int check_gradient(const View *v, int device, const char *what) {
-    if (v->device != device) {
-        return fail_device(what);
-    }
-    if (!kernel_dtype(v->dtype) || (device == AMP_CUDA && v->dtype == AMP_BFLOAT16 && quirks())) {
-        return fail_dtype(what, v->dtype);
-    }
-    return check_overlap(v, what);
-}
-
-static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    static const char what[] = "_amp_foreach_non_finite_check_and_unscale_";
-    TensorSet grads;
-    if (arg_count(what, nargs, 3) < 0 || set_gather(&grads, args[0], what) < 0) {
-        return NULL;
-    }
-    PyObject *result = NULL;
-    if (grads.n == 0) {
-        result = Py_NewRef(Py_None);
-        goto done;
-    }
-    int device = grads.view[0]->device;
-    if (device == AMP_CPU && tensor_check(args[1]) && ((Tensor *)args[1])->v.device == AMP_CUDA) {
-        device = AMP_CUDA;
-    }
-    const Backend *backend = backend_of(device, what);
-    if (!backend || check_scalar(args[2], device, AMP_FLOAT32, what, "inv_scale") < 0 ||
-        check_scalar(args[1], device, AMP_FLOAT32, what, "found_inf") < 0) {
-        goto done;
-    }
-    if (!backend->unscale) {
-        amp_raise(AMP_NO_KERNEL, what);
-        goto done;
-    }
-    int64_t good = 0;
-    while (good < grads.n && check_gradient(grads.view[good], device, what) == 0) {
-        good++;
-    }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-
-    Tensor *found = (Tensor *)args[1];
-    float inv_scale = read_float(&((Tensor *)args[2])->v), before = read_float(&found->v), flag = before;
-    int64_t all = grads.n, bytes = set_bytes(&grads);
-    Py_INCREF(found);
-    grads.n = good;
-    PyThreadState *saved = release_gil(bytes);
-    if (device == AMP_CUDA) {
-        for (int64_t i = 0; i < good; i++) {
-            if (grads.view[i]->dtype == AMP_FLOAT64 && beyond_float_range(grads.view[i], 0, grads.view[i]->data)) {
-                flag = 1;
-            }
-        }
-    }
-    Status status = backend->unscale(set_list(&grads), inv_scale, &flag);
-    take_gil(saved);
-    if (memcmp(&flag, &before, sizeof flag) != 0) {
-        memcpy(found->v.data, &flag, sizeof flag);
-        tensor_bump(found);
-    }
-    Py_DECREF(found);
-    set_bump(&grads);
-    grads.n = all;
-    if (status != AMP_OK) {
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(traceback);
-        amp_raise(status, what);
-    } else if (type) {
-        PyErr_Restore(type, value, traceback);
-    } else {
-        result = Py_NewRef(Py_None);
-    }
-done:
-    set_release(&grads);
-    return result;
-}
-
-static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    static const char what[] = "_amp_update_scale_";
-    if (arg_count(what, nargs, 6) < 0) {
-        return NULL;
-    }
-    int device = tensor_check(args[0]) ? ((Tensor *)args[0])->v.device : AMP_CPU;
-    if (check_scalar(args[1], device, AMP_INT32, what, "growth_tracker") < 0 ||
-        check_scalar(args[0], device, AMP_FLOAT32, what, "current_scale") < 0 ||
-        check_scalar(args[2], device, AMP_FLOAT32, what, "found_inf") < 0) {
-        return NULL;
-    }
-    double growth, backoff;
-    if (arg_double(args[3], &growth) < 0 || arg_double(args[4], &backoff) < 0) {
-        return NULL;
-    }
-    long long interval = PyLong_AsLongLong(args[5]);
-    if (interval == -1 && PyErr_Occurred()) {
-        return NULL;
-    }
-    if (device == AMP_CUDA) {
-        interval = (int32_t)(uint32_t)(uint64_t)interval; /* the CUDA kernel's parameter has 32 bits */
-    } else if (device == AMP_META) {
-        amp_raise(AMP_NO_KERNEL, what);
-        return NULL;
-    }
-    Tensor *scale = (Tensor *)args[0], *tracker = (Tensor *)args[1];
-    int32_t count;
-    memcpy(&count, tracker->v.data, sizeof count);
-    ScaleUpdate next = amp_update_scale(read_float(&scale->v), count, read_float(&((Tensor *)args[2])->v), growth, backoff,
-                                        interval);
-    memcpy(scale->v.data, &next.scale, sizeof next.scale);
-    memcpy(tracker->v.data, &next.tracker, sizeof next.tracker);
-    tensor_bump(scale);
-    tensor_bump(tracker);
-    return Py_NewRef(args[0]);
 }
 
 /* ---- norms and scaling, for clipping ---- */
@@ -409,7 +87,7 @@ static int norms_run(const TensorSet *s, int64_t begin, int64_t end, double p, d
     if (!backend->norms) {
         return amp_raise(AMP_NO_KERNEL, what);
     }
-    PyThreadState *saved = release_gil(set_bytes(s));
+    PyThreadState *saved = release_gil(tensor_set_bytes(s));
     Status status = backend->norms((TensorList){end - begin, s->view + begin}, p, norms + begin);
     take_gil(saved);
     return status == AMP_OK ? 0 : amp_raise(status, what);
@@ -420,7 +98,7 @@ static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t 
     static const char what[] = "_list_norms";
     double p;
     TensorSet tensors;
-    if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &p) < 0 || set_gather(&tensors, args[0], what) < 0) {
+    if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &p) < 0 || tensor_set_gather(&tensors, args[0], what) < 0) {
         return NULL;
     }
     double small[INLINE_TENSORS];
@@ -437,7 +115,7 @@ static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t 
     if (norms != small) {
         PyMem_Free(norms);
     }
-    set_release(&tensors);
+    tensor_set_release(&tensors);
     return result;
 }
 
@@ -449,7 +127,7 @@ static int scale_run(const TensorSet *s, int64_t begin, int64_t end, double fact
     if (!backend->scale) {
         return amp_raise(AMP_NO_KERNEL, what);
     }
-    PyThreadState *saved = release_gil(set_bytes(s));
+    PyThreadState *saved = release_gil(tensor_set_bytes(s));
     Status status = backend->scale((TensorList){end - begin, s->view + begin}, factor);
     take_gil(saved);
     for (int64_t i = begin; i < end; i++) {
@@ -463,7 +141,7 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     static const char what[] = "_list_scale_";
     double factor;
     TensorSet tensors;
-    if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &factor) < 0 || set_gather(&tensors, args[0], what) < 0) {
+    if (arg_count(what, nargs, 2) < 0 || arg_double(args[1], &factor) < 0 || tensor_set_gather(&tensors, args[0], what) < 0) {
         return NULL;
     }
     int failed = 0;
@@ -475,7 +153,7 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
         end = run_end(&tensors, begin);
         failed = scale_run(&tensors, begin, end, factor, what);
     }
-    set_release(&tensors);
+    tensor_set_release(&tensors);
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
@@ -493,8 +171,8 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         return NULL;
     }
     PyObject *result = NULL;
-    if (set_gather(&params, args[0], what) < 0 || set_gather(&grads, args[1], what) < 0 ||
-        set_gather(&buffers, args[2], what) < 0) {
+    if (tensor_set_gather(&params, args[0], what) < 0 || tensor_set_gather(&grads, args[1], what) < 0 ||
+        tensor_set_gather(&buffers, args[2], what) < 0) {
         goto done;
     }
     if (params.n == 0) {
@@ -511,13 +189,13 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         amp_raise(AMP_NO_KERNEL, what);
         goto done;
     }
-    PyThreadState *saved = release_gil(set_bytes(&params));
-    Status status = backend->sgd(set_list(&params), set_list(&grads), set_list(&buffers), &o, grad_scale);
+    PyThreadState *saved = release_gil(tensor_set_bytes(&params));
+    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers), &o, grad_scale);
     take_gil(saved);
-    set_bump(&params);
-    set_bump(&buffers);
+    tensor_set_bump(&params);
+    tensor_set_bump(&buffers);
     if (grad_scale != 1) {
-        set_bump(&grads);
+        tensor_set_bump(&grads);
     }
     if (status != AMP_OK) {
         amp_raise(status, what);
@@ -525,9 +203,9 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     }
     result = Py_NewRef(Py_None);
 done:
-    set_release(&params);
-    set_release(&grads);
-    set_release(&buffers);
+    tensor_set_release(&params);
+    tensor_set_release(&grads);
+    tensor_set_release(&buffers);
     return result;
 }
 
@@ -601,9 +279,10 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
         step[i] = counter_get(l->steps.view[i]) + 1;
         mu[i] = o->nadam ? counter_get(l->mu_products.view[i]) : 1;
     }
-    PyThreadState *saved = release_gil(set_bytes(&l->params));
-    Status status = backend->adam(set_list(&l->params), set_list(&l->grads), set_list(&l->exp_avg), set_list(&l->exp_avg_sq),
-                                  set_list(&l->max_exp_avg_sq), step, o->nadam ? mu : NULL, o, grad_scale);
+    PyThreadState *saved = release_gil(tensor_set_bytes(&l->params));
+    Status status = backend->adam(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->exp_avg),
+                                  tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), step,
+                                  o->nadam ? mu : NULL, o, grad_scale);
     take_gil(saved);
     for (int64_t i = 0; i < n && status == AMP_OK; i++) {
         counter_set(l->steps.view[i], step[i]);
@@ -614,14 +293,14 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     if (step != small) {
         PyMem_Free(step);
     }
-    set_bump(&l->params);
-    set_bump(&l->exp_avg);
-    set_bump(&l->exp_avg_sq);
-    set_bump(&l->max_exp_avg_sq);
-    set_bump(&l->steps);
-    set_bump(&l->mu_products);
+    tensor_set_bump(&l->params);
+    tensor_set_bump(&l->exp_avg);
+    tensor_set_bump(&l->exp_avg_sq);
+    tensor_set_bump(&l->max_exp_avg_sq);
+    tensor_set_bump(&l->steps);
+    tensor_set_bump(&l->mu_products);
     if (grad_scale != 1) {
-        set_bump(&l->grads);
+        tensor_set_bump(&l->grads);
     }
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
@@ -643,14 +322,14 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
     enum { SETS = sizeof sets / sizeof *sets };
     int gathered = 0, failed = 0;
     while (gathered < SETS && !failed) {
-        failed = set_gather(sets[gathered], args[gathered], what) < 0;
+        failed = tensor_set_gather(sets[gathered], args[gathered], what) < 0;
         gathered += !failed;
     }
     if (!failed && l.params.n > 0) {
         failed = adam_check(&l, &o, what) < 0 || adam_run(&l, &o, grad_scale, what) < 0;
     }
     while (gathered > 0) {
-        set_release(sets[--gathered]);
+        tensor_set_release(sets[--gathered]);
     }
     return failed ? NULL : Py_NewRef(Py_None);
 }
@@ -699,13 +378,6 @@ static PyObject *clear_grads(PyObject *module, PyObject *params) {
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
 static PyMethodDef methods[] = {
-    {"_amp_foreach_non_finite_check_and_unscale_", FAST(unscale_), METH_FASTCALL,
-     "_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inv_scale, /)\n--\n\nMultiplies every gradient in place by "
-     "inv_scale; found_inf becomes 1.0 if any element was inf "
-     "or NaN."},
-    {"_amp_update_scale_", FAST(update_scale_), METH_FASTCALL,
-     "_amp_update_scale_(current_scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval, /)\n--\n\n"
-     "Updates current_scale in place and returns it."},
     {"_list_norms", FAST(list_norms), METH_FASTCALL,
      "_list_norms(tensors, p, /)\n--\n\nThe list of float p-norms, formed in fp32 (fp64 for fp64); devices may be mixed."},
     {"_list_scale_", FAST(list_scale_), METH_FASTCALL,

@@ -57,17 +57,21 @@ with autocast("cpu", dtype=bfloat16):
     pass
 """
 
+HUNDRED = "for _ in range(100): mm(h, h)"  # the difference in a region is what the policy decision adds, no cast being due
+
 
 def cases(lib) -> dict[str, timeit.Timer]:
     """Name -> timer of one statement; the statement runs inline, so that a figure contains no call of a Python function
     but its own."""
     lib.manual_seed(0)
     names = {"a": lib.ones(16), "b": lib.ones(16), "w": lib.ones(16, requires_grad=True)}
-    names |= {"autocast": lib.autocast, "bfloat16": lib.bfloat16}
+    names |= {"autocast": lib.autocast, "bfloat16": lib.bfloat16, "mm": lib.mm, "h": lib.ones(2, 2, dtype=lib.bfloat16)}
     timers = {
         "add, 16 elements": timeit.Timer("a + b", globals=names),
         "add, 16 elements, recorded": timeit.Timer("w + b", globals=names),
         "autocast made, entered, left": timeit.Timer(REGION, globals=names),
+        "100 x mm of 2x2 bf16": timeit.Timer(HUNDRED, globals=names),
+        "the same in a region": timeit.Timer("with autocast('cpu', dtype=bfloat16):\n    " + HUNDRED, globals=names),
     }
     for width in (16, 64):
         for kind, autocast in (("fp32", False), ("bf16", True)):

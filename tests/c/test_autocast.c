@@ -173,7 +173,74 @@ static void test_scale(void) {
     CHECK(isinf(amp_inverse_scale(0.0f)) && isinf(amp_inverse_scale(0x1p-149f)) && amp_inverse_scale(INFINITY) == 0.0f);
 }
 
+/* ---- from threads ---- */
+
+enum { THREADS = 8, ROUNDS = 20000 };
+
+/* A hash of what policies, rules and the update say to inputs drawn from `seed`: equal seeds, equal hashes, whoever else asks. */
+static uint64_t answers(uint32_t seed) {
+    uint64_t hash = 1469598103934665603u;
+    for (int i = 0; i < ROUNDS; i++) {
+        int8_t dtypes[3];
+        uint8_t eligible[3];
+        for (int k = 0; k < 3; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            dtypes[k] = (int8_t)((seed >> 16) % AMP_DTYPE_COUNT);
+            eligible[k] = amp_policy_eligible(dtypes[k], AMP_CPU, AMP_CPU);
+        }
+        Policy policy = (Policy)((seed >> 8) % (POLICY_BANNED + 1));
+        PolicyResult r = amp_policy_target(policy, AMP_BFLOAT16, 3, dtypes, eligible);
+        int rule = amp_rule_result((DTypeRule)((seed >> 4) % (RULE_OWN + 1)), AMP_CPU, 3, dtypes, r.set_dtype, AMP_FLOAT32);
+        ScaleUpdate u = amp_update_scale((float)(seed >> 10), (int32_t)(seed % 5), (float)(seed & 1), 2.0, 0.5, 3);
+        uint32_t scale;
+        memcpy(&scale, &u.scale, sizeof scale);
+        hash = (hash ^ r.error ^ (uint64_t)(r.cast_to + 1) << 8 ^ (uint64_t)(rule + 1) << 16 ^ (uint64_t)scale << 24 ^
+                (uint64_t)(uint32_t)u.tracker) *
+               1099511628211u;
+    }
+    return hash;
+}
+
+typedef struct Job {
+    uint32_t seed;
+    uint64_t hash;
+} Job;
+
+/* In a region of its own while it asks. */
+static void *ask(void *job) {
+    Job *j = job;
+    for (int i = 0; i < 50; i++) {
+        AutocastSnapshot saved = amp_autocast_snapshot(AUTOCAST_CPU);
+        amp_autocast_set_enabled(AUTOCAST_CPU, true);
+        amp_autocast_set_dtype(AUTOCAST_CPU, j->seed & 1 ? AMP_FLOAT16 : AMP_BFLOAT16);
+        CHECK(amp_autocast_increment_nesting() == 1);
+        CHECK(amp_autocast_dtype(AUTOCAST_CPU) == (j->seed & 1 ? AMP_FLOAT16 : AMP_BFLOAT16));
+        if (amp_autocast_decrement_nesting() == 0) amp_autocast_clear_cache();
+        amp_autocast_restore(saved);
+        check_defaults();
+    }
+    j->hash = answers(j->seed);
+    return NULL;
+}
+
+static void test_threads(void) {
+    pthread_t thread[THREADS];
+    Job job[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        job[i] = (Job){.seed = i};
+        CHECK(pthread_create(&thread[i], NULL, ask, &job[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(thread[i], NULL) == 0);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        CHECK(job[i].hash == answers(i));
+        CHECK(i == 0 || job[i].hash != job[i - 1].hash);
+    }
+}
+
 int main(void) {
+    test_threads();
     test_state();
     test_device_strings();
     test_policies();

@@ -1,0 +1,262 @@
+/* GradScaler's kernels: the check for inf and NaN with the unscaling, and the update of the scale. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor_set.h"
+
+/* A one-element helper tensor of the scaler. */
+static int check_scalar(PyObject *o, int device, int dtype, const char *what, const char *name) {
+    if (!tensor_check(o)) {
+        PyErr_Format(PyExc_TypeError, "%s: %s must be a Tensor, not %.100s", what, name, Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    const View *v = &((Tensor *)o)->v;
+    if (v->device != device) {
+        PyErr_Format(PyExc_RuntimeError, "%s: %s must be on the %s device", what, name, device == AMP_CUDA ? "CUDA" : "CPU");
+        return -1;
+    }
+    if (v->numel != 1) {
+        PyErr_Format(PyExc_RuntimeError, "%s: %s must be a 1-element tensor, it has %lld elements", what, name,
+                     (long long)v->numel);
+        return -1;
+    }
+    if (v->dtype != dtype) {
+        PyErr_Format(PyExc_RuntimeError, "%s: %s must be %s tensor, not %s", what, name,
+                     dtype == AMP_INT32 ? "an int" : "a float", amp_dtype_info[v->dtype].name);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- finiteness check and unscaling; records: tests/golden/unscale.json ---- */
+
+/* CUDA narrows fp64 to fp32 before its test: finite values that round to infinity in fp32 count too. */
+static bool beyond_float_range(const View *v, int dim, const char *data) {
+    if (dim == v->ndim) {
+        double x;
+        memcpy(&x, data, sizeof x);
+        return !(fabs(x) < 0x1.ffffffp127);
+    }
+    int64_t step = v->stride[dim] * (int64_t)sizeof(double);
+    for (int64_t i = 0; i < v->shape[dim]; i++) {
+        if (beyond_float_range(v, dim + 1, data + i * step)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool quirks(void) {
+    const char *value = getenv("AMPNATIVE_TORCH_QUIRKS");
+    return value && strcmp(value, "1") == 0;
+}
+
+/* What is wrong with one gradient; tensors before it have been treated already, as PyTorch does. */
+static int check_gradient(const View *v, int device, const char *what) {
+    if (v->device != device) {
+        return fail_device(what);
+    }
+    if (!kernel_dtype(v->dtype) || (device == AMP_CUDA && v->dtype == AMP_BFLOAT16 && quirks())) {
+        return fail_dtype(what, v->dtype);
+    }
+    return check_overlap(v, what);
+}
+
+static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    static const char what[] = "_amp_foreach_non_finite_check_and_unscale_";
+    TensorSet grads;
+    if (arg_count(what, nargs, 3) < 0 || tensor_set_gather(&grads, args[0], what) < 0) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    if (grads.n == 0) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    int device = grads.view[0]->device;
+    if (device == AMP_CPU && tensor_check(args[1]) && ((Tensor *)args[1])->v.device == AMP_CUDA) {
+        device = AMP_CUDA;
+    }
+    const Backend *backend = backend_of(device, what);
+    if (!backend || check_scalar(args[2], device, AMP_FLOAT32, what, "inv_scale") < 0 ||
+        check_scalar(args[1], device, AMP_FLOAT32, what, "found_inf") < 0) {
+        goto done;
+    }
+    if (!backend->unscale) {
+        amp_raise(AMP_NO_KERNEL, what);
+        goto done;
+    }
+    int64_t good = 0;
+    while (good < grads.n && check_gradient(grads.view[good], device, what) == 0) {
+        good++;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+
+    Tensor *found = (Tensor *)args[1];
+    float inv_scale = read_float(&((Tensor *)args[2])->v), before = read_float(&found->v), flag = before;
+    int64_t all = grads.n, bytes = tensor_set_bytes(&grads);
+    Py_INCREF(found);
+    grads.n = good;
+    PyThreadState *saved = release_gil(bytes);
+    if (device == AMP_CUDA) {
+        for (int64_t i = 0; i < good; i++) {
+            if (grads.view[i]->dtype == AMP_FLOAT64 && beyond_float_range(grads.view[i], 0, grads.view[i]->data)) {
+                flag = 1;
+            }
+        }
+    }
+    Status status = backend->unscale(tensor_set_list(&grads), inv_scale, &flag);
+    take_gil(saved);
+    if (memcmp(&flag, &before, sizeof flag) != 0) {
+        memcpy(found->v.data, &flag, sizeof flag);
+        tensor_bump(found);
+    }
+    Py_DECREF(found);
+    tensor_set_bump(&grads);
+    grads.n = all;
+    if (status != AMP_OK) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        amp_raise(status, what);
+    } else if (type) {
+        PyErr_Restore(type, value, traceback);
+    } else {
+        result = Py_NewRef(Py_None);
+    }
+done:
+    tensor_set_release(&grads);
+    return result;
+}
+
+static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    static const char what[] = "_amp_update_scale_";
+    if (arg_count(what, nargs, 6) < 0) {
+        return NULL;
+    }
+    int device = tensor_check(args[0]) ? ((Tensor *)args[0])->v.device : AMP_CPU;
+    if (check_scalar(args[1], device, AMP_INT32, what, "growth_tracker") < 0 ||
+        check_scalar(args[0], device, AMP_FLOAT32, what, "current_scale") < 0 ||
+        check_scalar(args[2], device, AMP_FLOAT32, what, "found_inf") < 0) {
+        return NULL;
+    }
+    double growth, backoff;
+    if (arg_double(args[3], &growth) < 0 || arg_double(args[4], &backoff) < 0) {
+        return NULL;
+    }
+    long long interval = PyLong_AsLongLong(args[5]);
+    if (interval == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (device == AMP_CUDA) {
+        interval = (int32_t)(uint32_t)(uint64_t)interval; /* the CUDA kernel's parameter has 32 bits */
+    } else if (device == AMP_META) {
+        amp_raise(AMP_NO_KERNEL, what);
+        return NULL;
+    }
+    Tensor *scale = (Tensor *)args[0], *tracker = (Tensor *)args[1];
+    int32_t count;
+    memcpy(&count, tracker->v.data, sizeof count);
+    ScaleUpdate next = amp_update_scale(read_float(&scale->v), count, read_float(&((Tensor *)args[2])->v), growth, backoff,
+                                        interval);
+    memcpy(scale->v.data, &next.scale, sizeof next.scale);
+    memcpy(tracker->v.data, &next.tracker, sizeof next.tracker);
+    tensor_bump(scale);
+    tensor_bump(tracker);
+    return Py_NewRef(args[0]);
+}
+
+/* Appends the gradients of one group. 1: done; 0: a parameter that only Python understands, or not fp32 on the device; -1: exception. */
+static int gather_gradients(PyObject *grads, PyObject *params, int device) {
+    if (!params || !PyList_Check(params)) {
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
+        PyObject *p = PyList_GET_ITEM(params, i);
+        if (!tensor_check(p)) {
+            return 0;
+        }
+        Tensor *grad = ((Tensor *)p)->grad;
+        if (!grad) {
+            continue;
+        }
+        if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device) {
+            return 0;
+        }
+        if (PyList_Append(grads, (PyObject *)grad) < 0) {
+            return -1;
+        }
+    }
+    return 1;
+}
+
+/* GradScaler's common case in one call: all gradients of an optimizer are fp32 on the scale's device, and the scale has a finite
+ * reciprocal. The flag, or None if that is not so; nothing was changed then. */
+static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    static const char what[] = "_unscale_groups";
+    if (arg_count(what, nargs, 2) < 0) {
+        return NULL;
+    }
+    if (!PyList_Check(args[0]) || !tensor_check(args[1])) {
+        Py_RETURN_NONE;
+    }
+    const View *scale = &((Tensor *)args[1])->v;
+    if (scale->dtype != AMP_FLOAT32 || scale->numel != 1 || !isfinite(amp_inverse_scale(read_float(scale)))) {
+        Py_RETURN_NONE;
+    }
+    int device = scale->device, fits = 1;
+    float inverse = amp_inverse_scale(read_float(scale)), zero = 0;
+    PyObject *result = NULL, *grads = PyList_New(0);
+    Tensor *flag = NULL, *factor = NULL;
+    for (Py_ssize_t i = 0; grads && fits > 0 && i < PyList_GET_SIZE(args[0]); i++) {
+        PyObject *group = PyList_GET_ITEM(args[0], i);
+        PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
+        Py_XINCREF(params);
+        fits = gather_gradients(grads, params, device);
+        Py_XDECREF(params);
+    }
+    if (!grads || fits < 0) {
+        goto done;
+    }
+    if (!fits || PyList_GET_SIZE(grads) == 0) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    flag = tensor_new(0, NULL, AMP_FLOAT32, device);
+    factor = flag ? tensor_new(0, NULL, AMP_FLOAT32, device) : NULL;
+    if (!factor) {
+        goto done;
+    }
+    memcpy(flag->v.data, &zero, sizeof zero);
+    memcpy(factor->v.data, &inverse, sizeof inverse);
+    PyObject *const call[] = {grads, (PyObject *)flag, (PyObject *)factor};
+    PyObject *nothing = unscale_(module, call, 3);
+    result = nothing ? Py_NewRef((PyObject *)flag) : NULL;
+    Py_XDECREF(nothing);
+done:
+    Py_XDECREF(grads);
+    Py_XDECREF(flag);
+    Py_XDECREF(factor);
+    return result;
+}
+
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+static PyMethodDef methods[] = {
+    {"_amp_foreach_non_finite_check_and_unscale_", FAST(unscale_), METH_FASTCALL,
+     "_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, inv_scale, /)\n--\n\nMultiplies every gradient in place by "
+     "inv_scale; found_inf becomes 1.0 if any element was inf "
+     "or NaN."},
+    {"_amp_update_scale_", FAST(update_scale_), METH_FASTCALL,
+     "_amp_update_scale_(current_scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval, /)\n--\n\n"
+     "Updates current_scale in place and returns it."},
+    {"_unscale_groups", FAST(unscale_groups), METH_FASTCALL,
+     "_unscale_groups(param_groups, scale, /)\n--\n\nDivides the gradients of all groups by the scale; the flag (1.0: inf or NaN "
+     "was found), or None, and nothing done, if one is not fp32 on the scale's device, or the scale's reciprocal not finite."},
+    {NULL, NULL, 0, NULL},
+};
+
+int scaler_ops_init(PyObject *module) { return PyModule_AddFunctions(module, methods); }

@@ -1,0 +1,47 @@
+/* Lists of tensors as the optimizer tail takes them: gathered into strong references first, since the GIL may be released around the
+ * kernel, and another thread may then change the Python lists. */
+#ifndef AMP_TENSOR_SET_H
+#define AMP_TENSOR_SET_H
+#include <string.h>
+
+#include "tensor.h"
+
+enum { INLINE_TENSORS = 24 };
+
+typedef struct TensorSet {
+    int64_t n;
+    Tensor **tensor; /* n strong references */
+    const View **view;
+    void *heap; /* NULL while the inline arrays suffice */
+    Tensor *inline_tensor[INLINE_TENSORS];
+    const View *inline_view[INLINE_TENSORS];
+} TensorSet;
+
+/* `o` is a list or tuple (or any sequence) of tensors; None gives an empty set. 0, or -1 with an exception and nothing held. */
+int tensor_set_gather(TensorSet *s, PyObject *o, const char *what);
+void tensor_set_release(TensorSet *s);
+TensorList tensor_set_list(const TensorSet *s);
+int64_t tensor_set_bytes(const TensorSet *s);
+void tensor_set_bump(TensorSet *s);
+
+/* A kernel runs between these two; `saved` is NULL if the lists are too small to be worth a hand-over of the GIL. */
+PyThreadState *release_gil(int64_t bytes);
+void take_gil(PyThreadState *saved);
+
+/* Checks. The int ones return 0, or -1 with an exception that begins with `what`; the fail_ ones -1. */
+bool kernel_dtype(int dtype);
+const Backend *backend_of(int device, const char *what);
+int fail_device(const char *what);
+int fail_dtype(const char *what, int dtype);
+int check_overlap(const View *v, const char *what);
+int arg_count(const char *what, Py_ssize_t n, Py_ssize_t want);
+int arg_double(PyObject *o, double *out);
+
+/* The first element of an fp32 view. */
+static inline float read_float(const View *v) {
+    float f;
+    memcpy(&f, v->data, sizeof f);
+    return f;
+}
+
+#endif
