@@ -20,6 +20,7 @@ from typing import Any
 
 __all__ = ["install", "run_module", "run_script"]
 
+_LIKE = "2.15.0"  # the PyTorch release that was recorded
 _OWN = frozenset({"__main__", "_absent", "_deprecated", "_replacing", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
 
 
@@ -67,13 +68,16 @@ def _explain_missing(module: ModuleType, fullname: str) -> None:
 
 def install() -> None:
     """Let ``import torch`` and its submodules find ampnative in this process. A PyTorch that is installed is not seen
-    any more.
+    any more. ``torch.__version__`` then names the PyTorch release whose behaviour this is: "2.15.0+ampnative.0.1.0".
 
     Raises:
         RuntimeError: PyTorch itself has been imported already.
     """
     import ampnative
 
+    # Scripts ask whether PyTorch is new enough: the answer is the version whose behaviour this is.
+    if not ampnative.__version__.startswith(_LIKE):
+        ampnative.__version__ = f"{_LIKE}+ampnative.{ampnative.__version__}"
     present = sys.modules.get("torch")
     if present is not None and present is not ampnative:
         raise RuntimeError("PyTorch is imported already in this process; ampnative cannot take its name any more")

@@ -178,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
     policies.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     policies.set_defaults(function=_policies)
 
-    info = commands.add_parser("info", help="what a bug report needs")
+    info = commands.add_parser(
+        "info", help="what a bug report needs", description="Versions, instruction set, threads, device, environment: for a bug report."
+    )
     info.set_defaults(function=_info, parser=info)
 
     commands.add_parser("run", help="run a PyTorch script unchanged", add_help=False)
@@ -224,6 +226,17 @@ def _recipe(args: argparse.Namespace) -> int:
 # ---- policies --------------------------------------------------------------------------------------------------------
 
 
+POLICY_MEANINGS = {
+    "lower": "floating arguments (not float64) are cast to the region's dtype, float16 or bfloat16",
+    "fp32": "they are cast to float32",
+    "set_opt": "arguments stay; the op is asked for a float32 result",
+    "append": "likewise, through the overload that takes a dtype",
+    "promote": "cast to float32 if one of them is float32, else to the region's dtype",
+    "banned": "an error: use the safer op that its message names, or leave the region",
+    "none": "on no list: the op follows its inputs",
+}
+
+
 def policy_rows(device: str | None, policy: str | None) -> list[dict[str, Any]]:
     """Rows {"op", "cuda", "cpu", "exists"} of one or both devices, by policy and name."""
     from . import _C
@@ -258,7 +271,9 @@ def _policies(args: argparse.Namespace) -> int:
     print(f"{'op':<{width}}  " + "".join(f"{d:<9}" for d in devices) + "in ampnative")
     for r in rows:
         print(f"{r['op']:<{width}}  " + "".join(f"{r[d]:<9}" for d in devices) + ("yes" if r["exists"] else "not yet"))
-    print(f"{len(rows)} ops, {sum(r['exists'] for r in rows)} of them in ampnative")
+    print(f"{len(rows)} op{'s' * (len(rows) != 1)}, {sum(r['exists'] for r in rows)} of them in ampnative\n")
+    met = {r[d] for r in rows for d in devices}
+    print("\n".join(f"{policy:<9}{meaning}" for policy, meaning in POLICY_MEANINGS.items() if policy in met))
     return 0
 
 
@@ -300,8 +315,9 @@ def info() -> dict[str, str]:
         lines["memory, cuda"] = (
             f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, {cuda.memory_reserved():,} B held"
         )
-    switches = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("AMPNATIVE_"))
-    lines["environment"] = ", ".join(switches) or "no AMPNATIVE_ variables"
+    others = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS")
+    read = {name: value for name, value in os.environ.items() if name.startswith("AMPNATIVE_") or name in others}
+    lines["environment"] = ", ".join(f"{name}={read[name]}" for name in sorted(read)) or "none of the variables that ampnative reads"
     return lines
 
 

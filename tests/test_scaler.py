@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ampnative as torch
+from ampnative import amp
 from ampnative.amp import GradScaler, StepStatus
 from ampnative.amp.grad_scaler import OptState, _MultiDeviceReplicator, _refresh_per_optimizer_state
 
@@ -400,12 +401,13 @@ def test_text_of_an_explanation_is_bounded():
     explanation = scaler.explain()
     lines = str(explanation).splitlines()
     assert lines[0] == "10 skipped of 10 steps" and len(lines) == 1 + 4 * (1 + 6 + 1) + 1 + 1
-    assert lines[1] == "step 0 skipped, scale 2^16 -> 2^15 (inf in the scaled gradients: the scale was too large)"
+    nothing_finite = "nothing but inf or NaN in these gradients: the scale was far too large, or the loss was inf by itself"
+    assert lines[1] == f"step 0 skipped, scale 2^16 -> 2^15 ({nothing_finite})"
     assert lines[2].endswith("1 nan, 1 +inf, first at [0]; no value is finite") and lines[8] == "    and 3 more"
     assert [line[:15] for line in lines if line.startswith("step")][2] == "steps 2 to 7: s"
-    assert "scale 2^14 -> 256" in lines[17] and "named_parameters()" in lines[-1]
+    assert "scale 2^14 -> 2^8" in lines[17] and "named_parameters()" in lines[-1]
     assert repr(explanation) == str(explanation) and "-&gt;" in explanation._repr_html_()
-    assert explanation.short().startswith("10 skipped of 10 steps; steps 0 to 9: scale 2^16 -> 64; ")
+    assert explanation.short().startswith("10 skipped of 10 steps; steps 0 to 9: scale 2^16 -> 2^6; ")
 
 
 @pytest.mark.parametrize(
@@ -574,3 +576,38 @@ def test_a_subclass_that_unscales_in_its_own_way_is_asked():
         scaler.update()
         assert p.tolist() == [0.0, 0.0]
     assert asked == [0.25, 0.25]
+
+
+def test_numpy_losses_start_and_drive_a_scaler():
+    """A NumPy framework: loss and gradients are ndarrays, the optimizer has param_groups and step()."""
+    for loss in (3.0, np.float32(3.0), np.full(2, 1.5, np.float32)):
+        scaler = GradScaler("cpu", init_scale=8.0, growth_interval=1)
+        assert np.asarray(amp.scale_loss(loss, scaler)).sum() == 24.0
+        bag = Bag(np.array([8.0, 16.0], np.float32))
+        optimizer = Foreign(bag)
+        scaler.step(optimizer)
+        scaler.update()
+        assert optimizer.steps == 1 and bag.grad.tolist() == [1.0, 2.0] and scaler.get_scale() == 16.0
+        with pytest.raises(ValueError, match=r"amp\.scale_loss"):
+            scaler.scale(loss)
+    assert amp.scale_loss(3.0, GradScaler("cpu", enabled=False)) == 3.0
+
+
+def test_a_number_in_the_place_of_the_device_is_refused():
+    with pytest.raises(TypeError, match=r"init_scale=65536\.0"):
+        GradScaler(65536.0)
+
+
+def test_what_holds_the_scale_is_said():
+    scaler = started(8.0, min_scale=4.0, hysteresis=2)
+    for _ in range(3):
+        scaler.step(Foreign(tensor_param([1.0, INF])))
+        scaler.update()
+    heads = [str(step).splitlines()[0] for step in scaler.explain()]
+    assert "scale 8, held (hysteresis)" in heads[0] and "scale 8 -> 4" in heads[1] and "scale 4, held (min_scale)" in heads[2]
+
+
+def test_a_gradient_that_is_no_array_is_named():
+    scaler = started(8.0)
+    with pytest.raises(AssertionError, match="gradient of group 0, parameter 1 must be a Tensor or ndarray, got list"):
+        scaler.step(Foreign(tensor_param([1.0]), Bag([1.0])))

@@ -37,13 +37,16 @@ def scale_loss(loss: Any, scale: Any) -> Any:
 
     Args:
         loss: a number, NumPy scalar, ndarray or Tensor, or a list or tuple of them.
-        scale: a number, or a GradScaler, whose current scale is taken (1.0 if it is disabled).
+        scale: a number, or a GradScaler, whose current scale is taken (1.0 if it is disabled). This is a scaler's first
+            ``scale()`` if there was none, so that its ``step`` and ``update`` may follow.
 
     Raises:
         TypeError: something else.
     """
     if isinstance(loss, (list, tuple)):
         return type(loss)(scale_loss(item, scale) for item in loss)
+    if isinstance(scale, GradScaler) and scale.is_enabled() and scale._scale is None:
+        scale._lazy_init_scale_growth_tracker(loss.device if isinstance(loss, _C.Tensor) else _C.device("cpu"))
     factor = _number(scale)
     if isinstance(loss, _C.Tensor):
         return scale.scale(loss) if isinstance(scale, GradScaler) else loss * _C.tensor(factor, device=loss.device)

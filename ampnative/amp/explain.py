@@ -21,10 +21,10 @@ _SHOWN_ENDS = 2  # steps at either end that the text shows in full
 
 
 def scale_text(scale: float) -> str:
-    """A scale in few characters: powers of two from 2^10 on (and below 2^-9) as such, others with six digits."""
+    """A scale in few characters: powers of two from 2^5 on (and below 2^-4) as such, others with six digits."""
     if math.isfinite(scale) and scale > 0:
         mantissa, exponent = math.frexp(scale)
-        if mantissa == 0.5 and not -10 < exponent - 1 < 10:
+        if mantissa == 0.5 and not -5 < exponent - 1 < 5:
             return f"2^{exponent - 1}"
     return f"{scale:g}"
 
@@ -59,10 +59,15 @@ class Culprit:
         counts = ", ".join(f"{n} {what}" for n, what in ((self.nan, "nan"), (self.posinf, "+inf"), (self.neginf, "-inf")) if n)
         where = ", ".join(map(str, self.first_index))
         text = f"{self.name} {self.dtype} {self.shape}: {counts}, first at [{where}]; "
-        if self.nan + self.posinf + self.neginf >= math.prod(self.shape):
+        if not self.some_finite:
             return text + "no value is finite"
         text += f"after unscaling, the largest finite is {self.largest_finite:.4g}"
         return text + (f"; {self.underflow_share:.1%} zero or below fp16's smallest" if self.underflow_share else "")
+
+    @property
+    def some_finite(self) -> bool:
+        """Whether any element is finite."""
+        return self.nan + self.posinf + self.neginf < math.prod(self.shape)
 
     @property
     def has_name(self) -> bool:
@@ -73,13 +78,15 @@ class Culprit:
 @dataclass
 class SkippedStep:
     """One skipped step. `update` is the number of the ``update()`` that followed, as in the history, and `new_scale`
-    the scale after it; both None until then. `culprits` may be empty, then `note` says why the step was skipped."""
+    the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
+    then `note` says why the step was skipped."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
     note: str = ""
     update: int | None = None
     new_scale: float | None = None
+    held: str = ""
 
     @property
     def cause(self) -> str:
@@ -88,14 +95,21 @@ class SkippedStep:
             return ""
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
             return "nan in the backward pass: a loss or layer overflowed, by itself or by the scale"
-        if self.old_scale > 1:
+        if self.old_scale > 1 and any(culprit.some_finite for culprit in self.culprits):
             return "inf in the scaled gradients: the scale was too large"
+        if self.old_scale > 1:
+            return "nothing but inf or NaN in these gradients: the scale was far too large, or the loss was inf by itself"
         return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed"
 
     def __str__(self) -> str:
         where = "the current step" if self.update is None else f"step {self.update}"
         change = scale_text(self.old_scale)
-        change += "; update() has not run yet" if self.new_scale is None else f" -> {scale_text(self.new_scale)}"
+        if self.new_scale is None:
+            change += "; update() has not run yet"
+        elif self.new_scale == self.old_scale:
+            change += ", held" + (f" ({self.held})" if self.held else "")
+        else:
+            change += f" -> {scale_text(self.new_scale)}"
         lines = [f"{where} skipped, scale {change}" + (f" ({self.cause})" if self.cause else "")]
         lines += [f"    {culprit}" for culprit in self.culprits[:_SHOWN_CULPRITS]]
         if len(self.culprits) > _SHOWN_CULPRITS:

@@ -15,6 +15,8 @@ from collections import abc, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import _C
 from . import history as _history
 from .explain import Explanation, SkippedStep, find_culprits
@@ -103,7 +105,8 @@ class GradScaler:
         on_no_grads: what ``step`` does with an optimizer without any gradient: "raise", or "skip" (status NO_GRADS).
 
     `growth_interval` may be a callable of the scale that returns an integer; saved is its value, and a scaler with a
-    callable keeps it when a state is loaded. `min_scale` to `warn_after` and a callable add the key "limits" to the state.
+    callable keeps it when a state is loaded. With `min_scale` to `warn_after` or a callable, the state has a key "limits" with
+    their counters; the limits themselves are arguments of the scaler that loads it.
 
     Beyond PyTorch: ``clip_grad_norm_``, ``last_step``, ``history``, ``metrics()``, ``log_to()``, ``explain()``. A step taken at a scale
     whose reciprocal is not finite (0, NaN, below 2^-128) counts as an overflow and is skipped. Any object with
@@ -111,6 +114,7 @@ class GradScaler:
     in place.
 
     Raises:
+        TypeError: `device` is a number (init_scale in its place).
         AssertionError: growth_factor <= 1 or backoff_factor >= 1 (only when enabled).
         ValueError: limits that contradict each other, or an unknown word.
     """
@@ -144,6 +148,8 @@ class GradScaler:
         warn_after: int | None = None,
         on_no_grads: str = "raise",
     ) -> None:
+        if isinstance(device, (int, float)):
+            raise TypeError(f"device must be a str such as 'cuda', not {device!r}: did you mean init_scale={device!r}?")
         self._device = device
         self._enabled = enabled
         if enabled and device == "cuda" and not _cuda_is_available():
@@ -189,7 +195,7 @@ class GradScaler:
 
         A tensor keeps its dtype if it has a dimension; a 0-dim 16-bit loss becomes float32. Lists and tuples (nested
         too) give the same container; any other iterable a lazy ``map``, of which nothing is scaled before it is
-        consumed. Disabled: `outputs`.
+        consumed. Numbers and ndarrays: :func:`scale_loss`. Disabled: `outputs`.
 
         Raises:
             ValueError: neither a tensor nor an iterable.
@@ -219,10 +225,13 @@ class GradScaler:
             if not replicator:
                 replicator.append(_MultiDeviceReplicator(self._scale))
             return mark_scaled(self, value * replicator[0].get(device))
-        if isinstance(value, abc.Iterable):
+        if isinstance(value, abc.Iterable) and not isinstance(value, np.ndarray):
             scaled = map(lambda item: self._scale_nested(item, replicator), value)
             return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled
-        raise ValueError(f"outputs must be a Tensor or an iterable of Tensors, got {type(value).__name__}")
+        raise ValueError(
+            f"outputs must be a Tensor or an iterable of Tensors, got {type(value).__name__}. Numbers and ndarrays are scaled by "
+            "amp.scale_loss(loss, scaler)"
+        )
 
     def _lazy_init_scale_growth_tracker(self, device: Any) -> None:
         if self._growth_tracker is not None:
@@ -529,7 +538,8 @@ class GradScaler:
             history = self.history
         pending = self._pending
         if pending:
-            self._close_pending(history.total, after)
+            held = self._limits.why_held(after) if self._limits is not None and action == _history.HOLD else ""
+            self._close_pending(history.total, after, held)
         history.append(after, found, count, action)
         if self._limits is not None and new_scale is None:
             self._limits.report(after, found, pending.values())
@@ -579,9 +589,9 @@ class GradScaler:
             raise AssertionError(f"{what}; it requires grad, use new_scale.detach()")
         self._scale.copy_(new_scale.reshape(()))
 
-    def _close_pending(self, number: int, scale: float) -> None:
+    def _close_pending(self, number: int, scale: float, held: str = "") -> None:
         for skipped in self._pending.values():
-            skipped.update, skipped.new_scale = number, scale
+            skipped.update, skipped.new_scale, skipped.held = number, scale, held
             self._skips.append(skipped)
         self._pending = {}
 

@@ -36,7 +36,8 @@ class HistoryRow(NamedTuple):
 
 class ScaleHistory:
     """The last `capacity` updates of a scaler, oldest first. Iterates over :class:`HistoryRow`; ``np.asarray(history)``
-    is a structured array with fields step (int64), scale (float32), found_inf (float32), tracker (int32), action (str).
+    is a structured array with fields step (int64), scale (float32), found_inf (float32), tracker (int32), action (str:
+    "keep", "grow", "backoff", "hold" or "set").
 
     Args:
         capacity: rows kept; 21 bytes each, taken up in blocks as they are needed.
@@ -63,7 +64,7 @@ class ScaleHistory:
         return self._count
 
     def append(self, scale: float, found_inf: float, tracker: int, action: int) -> None:
-        """Record one update. `action` is an index into ACTIONS."""
+        """Record one update. `action` is an index into ACTIONS: keep, grow, backoff, hold, set (see :class:`HistoryRow`)."""
         count = self._count
         offset = count % self._capacity * _ROW_SIZE
         rows = self._rows
@@ -136,13 +137,13 @@ class ScaleHistory:
         """Draw scale over step on a logarithmic axis, skipped steps marked; returns the matplotlib Axes.
 
         Raises:
-            ImportError: matplotlib is missing (install ``ampnative[plot]``).
+            ImportError: matplotlib is missing (``pip install matplotlib``).
         """
         if ax is None:
             try:
                 import matplotlib.pyplot as plt
             except ImportError as error:
-                raise ImportError("plot() needs matplotlib: pip install 'ampnative[plot]'") from error
+                raise ImportError("plot() needs matplotlib: pip install matplotlib") from error
             ax = plt.subplots()[1]
         rows = self.__array__()
         skipped = rows["found_inf"] != 0

@@ -98,6 +98,10 @@ class Limits:
             return after if high is None or after <= high else max(before, high)
         return after
 
+    def why_held(self, scale: float) -> str:
+        """Which limit kept the scale at an overflow."""
+        return "min_scale" if scale == self.min_scale else "hysteresis"
+
     def report(self, scale: float, found: float, skipped: Iterable[Any]) -> None:
         """Count the update that has ended, and warn or raise about it."""
         number = self.updates
@@ -117,7 +121,8 @@ class Limits:
             return
         text = (
             f"inf or NaN at the smallest loss scale allowed, min_scale={self.min_scale!r}; {self._where(scale, skipped)}. "
-            "Lower min_scale if the loss itself overflows; else look for the layer that does (scaler.explain())"
+            "If the loss is inf or NaN before it is scaled, no scale helps: look for the layer that overflows "
+            "(scaler.explain()). Else lower min_scale"
         )
         if self.on_floor == "raise":
             raise ScaleFloorError(text, scale, self.last_good_step, _names(skipped))
@@ -300,7 +305,7 @@ class ScalerGroup:
             scaler._per_optimizer_states.clear()
             history = scaler.history
             if scaler._pending:
-                scaler._close_pending(history.total, row.scale)
+                scaler._close_pending(history.total, row.scale, "" if row.action != "hold" else "the group")
             history.append_row(row)
 
     def state_dict(self) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def shared_tensor(
     import numpy as np
 
     if not isinstance(gradient, np.ndarray):
-        raise no_tensor(group, group_index, index, param)
+        name = parameter_name(group, group_index, index)
+        raise AssertionError(f"the gradient of {name} must be a Tensor or ndarray, got {type(gradient).__name__}")
     if not gradient.flags.writeable:
         name = parameter_name(group, group_index, index)
         raise ValueError(

@@ -144,7 +144,7 @@ def result_dtype(op: str | Callable[..., Any], *dtypes: Any, device_type: str | 
             amp.result_dtype("matmul", torch.float32, torch.float32)  # float16
 
     Args:
-        op: name or function, see :func:`op_policy`.
+        op: name or function, see :func:`op_policy`; not one of :func:`register_op`, whose result is its own business.
         dtypes: one per tensor argument, in order; a tensor stands for its dtype.
         device_type: "cpu" or "cuda"; None: that of the first tensor among `dtypes`, else "cuda" where autocast is on for
             it, else "cpu".
@@ -156,6 +156,8 @@ def result_dtype(op: str | Callable[..., Any], *dtypes: Any, device_type: str | 
         TypeError: the op does not take that many tensors.
     """
     device = _default_device(dtypes) if device_type is None else _device_type(device_type)
+    if hasattr(op, "__amp_policies__"):
+        raise TypeError(f"{getattr(op, '__name__', op)} is an own function: op_policy() knows its policy, but not what it returns")
     given = tuple(d.dtype if isinstance(d, _C.Tensor) else d for d in dtypes)
     name = _plain(op)
     inplace = name.endswith("_") and not name.startswith("__")

@@ -75,8 +75,8 @@ _SWITCHES: dict[str, Callable[[], Any]] = {
     "get_float32_matmul_precision()": _C.get_float32_matmul_precision,
     "backends.cuda.matmul.allow_tf32": _C._get_cublas_allow_tf32,
     "backends.cudnn.allow_tf32": _C._get_cudnn_allow_tf32,
-    "fp16 products (reduced, split-K)": _C._get_cublas_allow_fp16_reduced_precision_reduction,
-    "bf16 products (reduced, split-K)": _C._get_cublas_allow_bf16_reduced_precision_reduction,
+    "fp16 products (reduced sums allowed, split-K allowed)": _C._get_cublas_allow_fp16_reduced_precision_reduction,
+    "bf16 products (reduced sums allowed, split-K allowed)": _C._get_cublas_allow_bf16_reduced_precision_reduction,
     "backends.cuda.matmul.allow_fp16_accumulation": lambda: _C._get_setting("allow_fp16_accumulation"),
     "fp16 and bf16 reductions in attention": cuda.fp16_bf16_reduction_math_sdp_allowed,
     "preferred BLAS library": lambda: cuda.preferred_blas_library().name,
@@ -85,7 +85,8 @@ _SWITCHES: dict[str, Callable[[], Any]] = {
 
 def describe(file: TextIO | None = None) -> None:
     """Print every node with its own value, the value in effect and where that comes from, then the other switches. Never
-    raises, in a mixed state either.
+    raises, in a mixed state either. "none" inherits from the parent (at the root: fp32 as it is); "unset" is "none" with a
+    default of its own, until the first assignment.
 
     Args:
         file: where to print; sys.stdout by default.
@@ -102,7 +103,8 @@ def describe(file: TextIO | None = None) -> None:
         try:
             print(f"{label}: {read()}", file=file)
         except RuntimeError as error:
-            print(f"{label}: {error}", file=file)
+            reason = str(error).partition("cannot be read: ")[2].partition(". Read ")[0]
+            print(f"{label}: cannot be read, {reason or error}", file=file)
 
 
 def _reset() -> None:

@@ -104,6 +104,13 @@ static void clear_cache(void) {
 /* ---- the driver's slow path ---- */
 
 int autocast_raise(const char *name, const PolicyResult *r, const int8_t *dtypes) {
+    if (r->error == POLICY_IS_BANNED && strcmp(name, "binary_cross_entropy") != 0) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s is unsafe to autocast: its policy is \"banned\". Disable autocast around the call and give it float32 "
+                     "inputs",
+                     name);
+        return -1;
+    }
     if (r->error == POLICY_IS_BANNED) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid "

@@ -233,6 +233,12 @@ static int check_environment(void) {
         PyErr_Format(PyExc_ImportError, "%s", isa);
         return -1;
     }
+    const char *threads = getenv("AMPNATIVE_NUM_THREADS");
+    char *end = NULL;
+    if (threads && (strtol(threads, &end, 10) < 1 || *end)) {
+        PyErr_Format(PyExc_ImportError, "AMPNATIVE_NUM_THREADS must be a positive integer, not '%s'", threads);
+        return -1;
+    }
     const char *emulate = getenv("AMPNATIVE_EMULATE_CUDA");
     amp_state.cuda_emulated = emulate && !strcmp(emulate, "1");
     return 0;

@@ -114,6 +114,10 @@ static PyObject *set_node(PyObject *Py_UNUSED(self), PyObject *const *args, Py_s
 }
 
 /* All nodes as they are at one moment: (attribute, own, effective, attribute of the node that decided or ""). */
+static bool on_cuda(PrecisionNode node) {
+    return node == NODE_CUDA || node == NODE_CUDA_MATMUL || node == NODE_CUDA_CONV || node == NODE_CUDA_RNN;
+}
+
 static PyObject *list_nodes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
     Settings s = amp_settings();
     PyObject *list = PyList_New(PRECISION_NODE_COUNT);
@@ -122,8 +126,13 @@ static PyObject *list_nodes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignor
         Precision own = amp_precision_own(s, node), effective = amp_precision_effective(s, node, &from);
         Precision decided = amp_precision_own(s, from);
         bool nobody = decided == PRECISION_NONE || decided == PRECISION_UNSET;
+        const char *source = nobody ? "" : amp_precision_attribute(from);
+        if (on_cuda(node) && effective == PRECISION_TF32 && amp_nvidia_tf32_off(s)) {
+            effective = PRECISION_IEEE;
+            source = "NVIDIA_TF32_OVERRIDE=0";
+        }
         PyObject *row = Py_BuildValue("(ssss)", amp_precision_attribute(node), amp_precision_name(own),
-                                      amp_precision_name(effective), nobody ? "" : amp_precision_attribute(from));
+                                      amp_precision_name(effective), source);
         if (!row) {
             Py_CLEAR(list);
             break;

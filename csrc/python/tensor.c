@@ -411,9 +411,10 @@ PyObject *tensor_describe(const Tensor *t) {
 
 int device_require(int device) {
     if (device == AMP_CUDA && !amp_state.cuda_emulated) {
-        PyErr_SetString(PyExc_RuntimeError, "CUDA is not available: this version of ampnative has no GPU backend. To run device "
-                                            "\"cuda\" on the CPU with CUDA's rules, call "
-                                            "ampnative.cuda.emulate() or set AMPNATIVE_EMULATE_CUDA=1");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "CUDA is not available: this version of ampnative has no GPU backend. To run device "
+                        "\"cuda\" on the CPU with CUDA's rules, call "
+                        "ampnative.cuda.emulate(), set AMPNATIVE_EMULATE_CUDA=1, or start with `ampnative run --emulate-cuda`");
         return -1;
     }
     return 0;
