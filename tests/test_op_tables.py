@@ -196,7 +196,8 @@ def printed(capsys, *args):
 
 def test_policies_prints_the_table(capsys):
     lines = printed(capsys, "--device", "cuda").splitlines()
-    assert lines[0].split() == ["op", "cuda", "in", "ampnative"] and len(lines) == 120 + 2
+    assert lines[0].split() == ["op", "cuda", "in", "ampnative"] and len(lines) == 120 + 2 + 7
+    assert lines[123].startswith("lower    floating arguments") and lines[-1].startswith("banned")
     assert ["matmul", "lower", "yes"] in [line.split() for line in lines]
     assert ["conv2d", "lower", "not", "yet"] in [line.split() for line in lines]
     both = [line.split() for line in printed(capsys).splitlines()]

@@ -133,8 +133,10 @@ def unscale_gradients(gradients: Any, scale: Any, allow_fp16: bool = False) -> b
         inverse = float(np.float32(np.float64(1.0) / np.float64(factor)))
     flag = not np.isfinite(inverse)
     targets = [_shared(g) for g in found]
-    for device in {t.device.type for t, _ in targets}:
-        group = [t for t, _ in targets if t.device.type == device]
+    groups = {device: [t for t, _ in targets if t.device.type == device] for device in {t.device.type for t, _ in targets}}
+    for group in groups.values():
+        _C._check_unscale(group)
+    for device, group in groups.items():
         found_inf = _C.tensor(0.0, device=device)
         _C._amp_foreach_non_finite_check_and_unscale_(group, found_inf, _C.tensor(inverse, device=device))
         flag = flag or found_inf.item() != 0.0

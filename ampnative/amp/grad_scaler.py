@@ -28,7 +28,7 @@ from .optimizer_gradients import (
     takes_grad_scaler,
 )
 from .status import StepStatus
-from .still_scaled import mark_scaled
+from .still_scaled import check_scales, mark_scaled
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -77,7 +77,7 @@ class _MultiDeviceReplicator:
 def _fits_fp32(value: Any) -> None:
     """RuntimeError for a finite number beyond fp32's range."""
     value = value.item() if hasattr(value, "item") else value  # a NumPy scalar would compare in its own narrow type
-    if abs(value) > _FP32_MAX and not math.isinf(value):
+    if isinstance(value, complex) or (abs(value) > _FP32_MAX and not math.isinf(value)):
         raise RuntimeError(
             f"value cannot be converted to type float32 without overflow: the loss scale {value!r} exceeds {_FP32_MAX}"
         )
@@ -211,7 +211,7 @@ class GradScaler:
             device = outputs.device
             if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
-            return mark_scaled(self, outputs * scale)
+            return mark_scaled(self, outputs * scale, scale)
         return self._scale_nested(outputs, [])
 
     def _scale_nested(self, value: Any, replicator: list[_MultiDeviceReplicator]) -> Any:
@@ -221,10 +221,10 @@ class GradScaler:
             if self._scale is None:
                 self._lazy_init_scale_growth_tracker(device)
             if self._scale.device == device:
-                return mark_scaled(self, value * self._scale)
+                return mark_scaled(self, value * self._scale, self._scale)
             if not replicator:
                 replicator.append(_MultiDeviceReplicator(self._scale))
-            return mark_scaled(self, value * replicator[0].get(device))
+            return mark_scaled(self, value * replicator[0].get(device), self._scale)
         if isinstance(value, abc.Iterable) and not isinstance(value, np.ndarray):
             scaled = map(lambda item: self._scale_nested(item, replicator), value)
             return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled
@@ -341,6 +341,9 @@ class GradScaler:
         """Multiply every gradient by `inv_scale`; returns {device: flag tensor}, empty without gradients. All gradients
         are collected and checked before the first is changed."""
         per_device, write_back = collect_gradients(optimizer, allow_fp16)
+        for gradients in per_device.values():
+            _C._check_unscale(gradients)
+            check_scales(self, gradients)
         flags = {}
         home = inv_scale.device
         for where, gradients in per_device.items():
@@ -670,11 +673,12 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        if not state_dict:
+        if not state_dict and state_dict is not None:
             raise RuntimeError(
                 "The source state dict is empty: it was saved from a disabled GradScaler. Start with a fresh scaler "
                 "instead of loading it"
             )
+        _fits_fp32(state_dict["scale"])
         self._init_scale = state_dict["scale"]
         if self._scale is not None:
             self._scale.fill_(state_dict["scale"])

@@ -136,7 +136,8 @@ PyObject *array_from_tensor(Tensor *t) {
         shape[d] = (npy_intp)t->v.shape[d];
         strides[d] = (npy_intp)(t->v.stride[d] * (int64_t)amp_itemsize(t->v.dtype));
     }
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, t->v.ndim, shape, strides, t->v.data, NPY_ARRAY_WRITEABLE, NULL);
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, t->v.ndim, shape, strides, t->v.data,
+                                           t->st->readonly ? 0 : NPY_ARRAY_WRITEABLE, NULL);
     if (!array) {
         Py_DECREF(base);
         return NULL;
@@ -206,8 +207,8 @@ static int warn_read_only(void) {
     warned = true;
     return PyErr_WarnEx(
         PyExc_UserWarning,
-        "the given NumPy array is not writable, but a tensor can always be written to, and that would change the array. "
-        "Copy the array first (array.copy()) or make it writable. This warning is shown once",
+        "the given NumPy array is not writable: writing to the tensor will be an error. Copy the array first (array.copy()) or "
+        "make it writable. This warning is shown once",
         1);
 }
 
@@ -250,7 +251,12 @@ static Tensor *share(PyArrayObject *array, int id) {
         last += shape[d] > 1 ? (size_t)((shape[d] - 1) * stride[d]) : 0;
     }
     size_t nbytes = PyArray_SIZE(array) ? (last + 1) * itemsize : 0;
-    return tensor_from_memory(PyArray_BYTES(array), nbytes, (PyObject *)array, PyArray_NDIM(array), shape, stride, id, AMP_CPU);
+    Tensor *t = tensor_from_memory(PyArray_BYTES(array), nbytes, (PyObject *)array, PyArray_NDIM(array), shape, stride, id,
+                                   AMP_CPU);
+    if (t) {
+        t->st->readonly = !PyArray_ISWRITEABLE(array);
+    }
+    return t;
 }
 
 Tensor *tensor_from_array(PyObject *o) {

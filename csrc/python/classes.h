@@ -29,6 +29,8 @@ Tensor *raw_contiguous(Tensor *t);
 /* dst <- src by the copy slot (same shape). 0 or -1. */
 int raw_copy(View *dst, const View *src);
 int raw_fill(Tensor *t, Number value);
+/* RuntimeError, -1, for a number that a fill of this dtype refuses. */
+int check_number(const Number *n, int dtype);
 Number number_int(int64_t i);
 Number number_float(double f);
 

@@ -1,4 +1,5 @@
 /* Factories and random numbers. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -59,9 +60,46 @@ int run_FACTORY(OpCall *c) {
     return finish(c, t);
 }
 
+/* Integers and fp32 refuse what they cannot hold; 16-bit and fp8 formats round (to inf where they have one), and bool takes all. uint8
+ * takes negative numbers down to -255 and wraps them, as PyTorch does. */
+static bool number_fits(const Number *n, int dtype) {
+    if (dtype == AMP_BOOL || amp_is_complex(dtype)) {
+        return true;
+    }
+    if (n->kind == NUMBER_COMPLEX && n->imag != 0) {
+        return false;
+    }
+    if (dtype == AMP_FLOAT32) {
+        return !isfinite(n->f) || fabs(n->f) <= (double)FLT_MAX;
+    }
+    if (!amp_is_integral(dtype)) {
+        return true;
+    }
+    int bits = 8 * (int)amp_itemsize(dtype);
+    int64_t high = dtype == AMP_UINT8 ? UINT8_MAX : (int64_t)(UINT64_MAX >> (65 - bits));
+    int64_t low = dtype == AMP_UINT8 ? -UINT8_MAX : -high - 1;
+    if (n->kind == NUMBER_INT || n->kind == NUMBER_BOOL) {
+        return n->i >= low && n->i <= high;
+    }
+    return n->f >= (double)low && n->f < (double)high + 1.0; /* false for NaN; both bounds are exact */
+}
+
+int check_number(const Number *n, int dtype) {
+    if (number_fits(n, dtype)) {
+        return 0;
+    }
+    PyObject *shown = n->kind == NUMBER_INT       ? PyLong_FromLongLong(n->i)
+                      : n->kind == NUMBER_COMPLEX ? PyComplex_FromDoubles(n->f, n->imag)
+                                                  : PyFloat_FromDouble(n->f);
+    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %S", amp_dtype_info[dtype].name,
+                 shown ? shown : Py_None);
+    Py_XDECREF(shown);
+    return -1;
+}
+
 int run_FULL(OpCall *c) {
     Tensor *t = make(c, &c->arg[0], number_default_dtype(&c->arg[1].num), AMP_CPU);
-    return t && raw_fill(t, c->arg[1].num) == 0 ? finish(c, t) : -1;
+    return t && check_number(&c->arg[1].num, t->v.dtype) == 0 && raw_fill(t, c->arg[1].num) == 0 ? finish(c, t) : -1;
 }
 
 static Generator *generator(const OpCall *c) {

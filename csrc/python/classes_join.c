@@ -41,8 +41,23 @@ static bool same_elements(const View *a, const View *b) {
     return a->data == b->data && a->dtype == b->dtype && !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
+/* Whether a number that was given in the place of a tensor fits. 0, or -1 with RuntimeError. */
+static int check_wrapped(const Tensor *t, int dtype) {
+    if (!(t->flags & TENSOR_WRAPPED) || t->v.device == AMP_META) {
+        return 0;
+    }
+    Number number;
+    PyObject *value = element_get(t->v.data, t->v.dtype);
+    int failed = !value || number_from_object(value, &number) < 0 ? -1 : check_number(&number, dtype);
+    Py_XDECREF(value);
+    return failed;
+}
+
 static int overwrite(OpCall *c, Tensor *from) {
     Tensor *to = c->out;
+    if (check_wrapped(from, to->v.dtype) < 0) {
+        return -1;
+    }
     int64_t joined[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
     memcpy(joined, to->v.shape, (size_t)to->v.ndim * sizeof *joined);
     int nd = amp_broadcast_shapes(to->v.ndim, to->v.shape, from->v.ndim, from->v.shape, joined);

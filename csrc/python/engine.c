@@ -5,6 +5,7 @@
  *      slot in the order in which they arrive, a leaf is written once.
  *
  * All state belongs to one Task on the caller's stack, so nested and concurrent passes need nothing more. */
+#include <math.h>
 #include <string.h>
 
 #include "classes.h"
@@ -35,8 +36,9 @@ typedef struct Task {
     int64_t mask;
     int64_t *heap, nheap;
     bool keep_graph, create_graph, accumulate;
-    bool scaled;  /* a scaled loss has been passed: what is accumulated from here on carries its scale */
-    Node *slices; /* while the node inside it runs */
+    bool scaled;      /* a scaled loss has been passed: what is accumulated from here on carries its scale */
+    float loss_scale; /* NaN: of several losses with different scales */
+    Node *slices;     /* while the node inside it runs */
     Capture *capture;
     int ncapture;
 } Task;
@@ -342,7 +344,14 @@ static Tensor *gradient_copy(const Tensor *leaf, const Tensor *g) {
 }
 
 /* Writes the finished gradient to leaf->grad: taken over if nobody else holds it, else copied; added if there is one already. */
+/* After an addition to a gradient that carried `before` (0: none, or unknown). */
+static void mark_scaled(const Task *t, Tensor *grad, float before) {
+    grad->st->scaled = grad->st->writes + 1;
+    grad->st->loss_scale = before != 0 && before != t->loss_scale ? NAN : t->loss_scale;
+}
+
 static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
+    float before = leaf->grad ? storage_loss_scale(leaf->grad->st) : 0;
     if (leaf->grad) {
         Tensor *have = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad during the addition */
         int failed = 0;
@@ -369,8 +378,9 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
             return -1;
         }
     }
-    if (t->scaled && leaf->grad) {
-        leaf->grad->st->scaled = leaf->grad->st->writes + 1;
+    bool by_hand = leaf->meta && leaf->meta->hooks; /* a hook may have unscaled it */
+    if (t->scaled && leaf->grad && !by_hand) {
+        mark_scaled(t, leaf->grad, before);
     }
     if (!PyObject_GC_IsTracked((PyObject *)leaf)) {
         PyObject_GC_Track((PyObject *)leaf);
@@ -579,7 +589,10 @@ static int before_node(Task *t, Node *n, Tensor **sum) {
             }
             if (tensor_check(o) && sum[nr] && t->accumulate) {
                 Tensor *kept = (Tensor *)o, *g = sum[nr];
-                Tensor *total = kept->grad ? call_binary(OP_add, kept->grad, g) : (Tensor *)Py_NewRef((PyObject *)g);
+                bool spread = amp_has_internal_overlap(&g->v); /* clipping must be able to write to it */
+                Tensor *total = kept->grad ? call_binary(OP_add, kept->grad, g)
+                                : spread   ? gradient_copy(kept, g)
+                                           : (Tensor *)Py_NewRef((PyObject *)g);
                 if (!total) {
                     Py_DECREF(o);
                     return -1;
@@ -615,7 +628,10 @@ static int run_node(Task *t, int64_t i) {
     }
     int failed = 0;
     if (any && wanted) {
-        t->scaled |= (n->state & NODE_LOSS_SCALED) != 0;
+        if (n->state & NODE_LOSS_SCALED) {
+            t->loss_scale = t->scaled && t->loss_scale != n->loss_scale ? NAN : n->loss_scale;
+            t->scaled = true;
+        }
         /* The frame of this node holds the only references to its incoming gradients. */
         failed = apply_node(t, n, sum, grad);
         if (!t->keep_graph && !failed) {

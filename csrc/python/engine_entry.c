@@ -102,31 +102,43 @@ static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
     return out;
 }
 
-static PyObject *mark_loss_scaled(PyObject *module, PyObject *loss) {
+static PyObject *mark_loss_scaled(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
-    if (tensor_check(loss) && ((Tensor *)loss)->fn) {
-        ((Tensor *)loss)->fn->state |= NODE_LOSS_SCALED;
+    if (nargs != 2 || !tensor_check(args[0]) || !tensor_check(args[1]) || ((Tensor *)args[1])->v.dtype != AMP_FLOAT32 ||
+        ((Tensor *)args[1])->v.numel != 1) {
+        PyErr_SetString(PyExc_TypeError, "_mark_loss_scaled() takes a loss and the scale, a float32 tensor");
+        return NULL;
+    }
+    Node *n = ((Tensor *)args[0])->fn;
+    if (n && ((Tensor *)args[1])->v.device != AMP_META) {
+        n->state |= NODE_LOSS_SCALED;
+        memcpy(&n->loss_scale, ((Tensor *)args[1])->v.data, sizeof n->loss_scale);
     }
     Py_RETURN_NONE;
 }
 
-/* Memory that NumPy has seen may have been unscaled there: it counts as not scaled. */
-static PyObject *any_loss_scaled(PyObject *module, PyObject *gradients) {
+static PyObject *loss_scales(PyObject *module, PyObject *gradients) {
     (void)module;
     if (!PyList_Check(gradients)) {
-        PyErr_SetString(PyExc_TypeError, "_any_loss_scaled() takes a list");
+        PyErr_SetString(PyExc_TypeError, "_loss_scales() takes a list");
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(gradients); i++) {
+    PyObject *scales = PyList_New(0);
+    float last = 0;
+    for (Py_ssize_t i = 0; scales && i < PyList_GET_SIZE(gradients); i++) {
         PyObject *g = PyList_GET_ITEM(gradients, i);
-        if (tensor_check(g)) {
-            const Storage *st = ((Tensor *)g)->st;
-            if (st->scaled && st->scaled == st->writes + 1 && !st->exported) {
-                Py_RETURN_TRUE;
-            }
+        float scale = tensor_check(g) ? storage_loss_scale(((Tensor *)g)->st) : 0;
+        if (scale == 0 || scale == last) {
+            continue;
         }
+        last = scale;
+        PyObject *number = PyFloat_FromDouble((double)scale);
+        if (!number || PyList_Append(scales, number) < 0) {
+            Py_CLEAR(scales);
+        }
+        Py_XDECREF(number);
     }
-    Py_RETURN_FALSE;
+    return scales;
 }
 
 int engine_init(PyObject *module) {
@@ -134,10 +146,13 @@ int engine_init(PyObject *module) {
         {"_engine_backward", py_engine_backward, METH_VARARGS,
          "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused, /)\n--\n\n"
          "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
-        {"_mark_loss_scaled", mark_loss_scaled, METH_O,
-         "_mark_loss_scaled(loss, /)\n--\n\nGradients that a backward pass accumulates through this tensor count as scaled."},
-        {"_any_loss_scaled", any_loss_scaled, METH_O,
-         "_any_loss_scaled(gradients, /)\n--\n\nWhether any of a list is a gradient of a scaled loss, unchanged since."},
+        {"_mark_loss_scaled", (PyCFunction)(void (*)(void))mark_loss_scaled, METH_FASTCALL,
+         "_mark_loss_scaled(loss, scale, /)\n--\n\nGradients that a backward pass accumulates through this tensor carry the "
+         "scale."},
+        {"_loss_scales", loss_scales, METH_O,
+         "_loss_scales(gradients, /)\n--\n\nThe loss scales that gradients of a list carry, unchanged since their accumulation; "
+         "NaN: "
+         "parts of one carry different scales. Neighbours that are alike count once."},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, methods);

@@ -332,6 +332,11 @@ static Tensor *value_tensor(Tensor *target, PyObject *value) {
                      amp_dtype_info[target->v.dtype].name);
         return NULL;
     }
+    Number n;
+    bool fraction = PyFloat_Check(value) || PyComplex_Check(value);
+    if (fraction && (number_from_object(value, &n) < 0 || check_number(&n, target->v.dtype) < 0)) {
+        return NULL;
+    }
     Tensor *number = tensor_new(0, NULL, target->v.dtype, target->v.device);
     if (number && target->v.device != AMP_META && element_set(number->v.data, target->v.dtype, value) < 0) {
         Py_CLEAR(number);

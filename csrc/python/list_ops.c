@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run_op.h"
 #include "tensor_set.h"
 
-/* The tensors of one optimizer list are written in place: floating, one device, no element twice. */
-static int check_written(const TensorSet *s, int device, const char *what) {
+/* Floating, one device; what is written has no element twice and no read-only memory. */
+static int check_list(const TensorSet *s, int device, bool written, const char *what) {
     for (int64_t i = 0; i < s->n; i++) {
         const View *v = s->view[i];
         if (v->device != device) {
@@ -15,14 +16,14 @@ static int check_written(const TensorSet *s, int device, const char *what) {
         if (!kernel_dtype(v->dtype)) {
             return fail_dtype(what, v->dtype);
         }
-        if (check_overlap(v, what) < 0) {
+        if (written && (check_overlap(v, what) < 0 || check_writable(s->tensor[i], what) < 0)) {
             return -1;
         }
     }
     return 0;
 }
 
-static int check_matches(const TensorSet *params, const TensorSet *other, const char *what, const char *name) {
+static int check_matches(const TensorSet *params, const TensorSet *other, bool written, const char *what, const char *name) {
     if (other->n != params->n) {
         PyErr_Format(PyExc_RuntimeError, "%s: %lld parameters but %lld entries in %s", what, (long long)params->n,
                      (long long)other->n, name);
@@ -41,10 +42,10 @@ static int check_matches(const TensorSet *params, const TensorSet *other, const 
             return -1;
         }
     }
-    return check_written(other, params->view[0]->device, what);
+    return check_list(other, params->view[0]->device, written, what);
 }
 
-static int arg_bool(PyObject *o, bool *out) {
+static int parse_bool(PyObject *o, bool *out) {
     int truth = PyObject_IsTrue(o);
     *out = truth > 0;
     return truth < 0 ? -1 : 0;
@@ -166,8 +167,9 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     SgdOptions o;
     double grad_scale;
     if (arg_count(what, nargs, 11) < 0 || arg_double(args[3], &o.lr) < 0 || arg_double(args[4], &o.momentum) < 0 ||
-        arg_double(args[5], &o.dampening) < 0 || arg_double(args[6], &o.weight_decay) < 0 || arg_bool(args[7], &o.nesterov) < 0 ||
-        arg_bool(args[8], &o.maximize) < 0 || arg_bool(args[9], &o.first) < 0 || arg_double(args[10], &grad_scale) < 0) {
+        arg_double(args[5], &o.dampening) < 0 || arg_double(args[6], &o.weight_decay) < 0 ||
+        parse_bool(args[7], &o.nesterov) < 0 || parse_bool(args[8], &o.maximize) < 0 || parse_bool(args[9], &o.first) < 0 ||
+        arg_double(args[10], &grad_scale) < 0) {
         return NULL;
     }
     PyObject *result = NULL;
@@ -181,8 +183,9 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     }
     int device = params.view[0]->device;
     const Backend *backend = backend_of(device, what);
-    if (!backend || check_written(&params, device, what) < 0 || check_matches(&params, &grads, what, "the gradients") < 0 ||
-        (args[2] != Py_None && check_matches(&params, &buffers, what, "the momentum buffers") < 0)) {
+    if (!backend || check_list(&params, device, true, what) < 0 ||
+        check_matches(&params, &grads, true, what, "the gradients") < 0 ||
+        (args[2] != Py_None && check_matches(&params, &buffers, true, what, "the momentum buffers") < 0)) {
         goto done;
     }
     if (!backend->sgd) {
@@ -247,12 +250,12 @@ typedef struct AdamLists {
     TensorSet params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products;
 } AdamLists;
 
-static int adam_check(const AdamLists *l, const AdamOptions *o, const char *what) {
-    if (check_written(&l->params, l->params.view[0]->device, what) < 0 ||
-        check_matches(&l->params, &l->grads, what, "the gradients") < 0 ||
-        check_matches(&l->params, &l->exp_avg, what, "exp_avg") < 0 ||
-        check_matches(&l->params, &l->exp_avg_sq, what, "exp_avg_sq") < 0 ||
-        (o->amsgrad && check_matches(&l->params, &l->max_exp_avg_sq, what, "max_exp_avg_sq") < 0) ||
+static int adam_check(const AdamLists *l, const AdamOptions *o, double grad_scale, const char *what) {
+    if (check_list(&l->params, l->params.view[0]->device, true, what) < 0 ||
+        check_matches(&l->params, &l->grads, grad_scale != 1, what, "the gradients") < 0 ||
+        check_matches(&l->params, &l->exp_avg, true, what, "exp_avg") < 0 ||
+        check_matches(&l->params, &l->exp_avg_sq, true, what, "exp_avg_sq") < 0 ||
+        (o->amsgrad && check_matches(&l->params, &l->max_exp_avg_sq, true, what, "max_exp_avg_sq") < 0) ||
         counter_check(&l->steps, l->params.n, what, "step") < 0) {
         return -1;
     }
@@ -312,8 +315,8 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
     double grad_scale;
     if (arg_count(what, nargs, 18) < 0 || arg_double(args[7], &o.lr) < 0 || arg_double(args[8], &o.beta1) < 0 ||
         arg_double(args[9], &o.beta2) < 0 || arg_double(args[10], &o.eps) < 0 || arg_double(args[11], &o.weight_decay) < 0 ||
-        arg_double(args[12], &o.momentum_decay) < 0 || arg_bool(args[13], &o.amsgrad) < 0 ||
-        arg_bool(args[14], &o.maximize) < 0 || arg_bool(args[15], &o.decoupled) < 0 || arg_bool(args[16], &o.nadam) < 0 ||
+        arg_double(args[12], &o.momentum_decay) < 0 || parse_bool(args[13], &o.amsgrad) < 0 ||
+        parse_bool(args[14], &o.maximize) < 0 || parse_bool(args[15], &o.decoupled) < 0 || parse_bool(args[16], &o.nadam) < 0 ||
         arg_double(args[17], &grad_scale) < 0) {
         return NULL;
     }
@@ -326,7 +329,7 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
         gathered += !failed;
     }
     if (!failed && l.params.n > 0) {
-        failed = adam_check(&l, &o, what) < 0 || adam_run(&l, &o, grad_scale, what) < 0;
+        failed = adam_check(&l, &o, grad_scale, what) < 0 || adam_run(&l, &o, grad_scale, what) < 0;
     }
     while (gathered > 0) {
         tensor_set_release(sets[--gathered]);

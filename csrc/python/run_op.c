@@ -26,6 +26,16 @@ void run_slot_settle(void) {
     }
 }
 
+PyThreadState *run_slot_unlock(void) {
+    atomic_fetch_add(&unlocked, 1);
+    return PyEval_SaveThread();
+}
+
+void run_slot_lock(PyThreadState *thread) {
+    atomic_fetch_sub(&unlocked, 1);
+    PyEval_RestoreThread(thread);
+}
+
 int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *name) {
     if (device == AMP_META) { /* shapes without memory: nothing to compute */
         return 0;
@@ -35,11 +45,9 @@ int run_slot(int device, Slot slot, const Call *call, int64_t cost, const char *
     }
     Status status;
     if (cost > GIL_COST) {
-        atomic_fetch_add(&unlocked, 1);
-        PyThreadState *thread = PyEval_SaveThread();
+        PyThreadState *thread = run_slot_unlock();
         status = slot(call);
-        atomic_fetch_sub(&unlocked, 1);
-        PyEval_RestoreThread(thread);
+        run_slot_lock(thread);
     } else {
         status = slot(call);
     }
@@ -370,8 +378,19 @@ Number number_float(double f) { return (Number){.f = f, .kind = NUMBER_FLOAT}; }
 
 /* ---- the driver ---- */
 
+int check_writable(const Tensor *t, const char *what) {
+    if (t->st->readonly) {
+        PyErr_Format(PyExc_RuntimeError, "%s: cannot write to a tensor on read-only memory: make a clone() first", what);
+        return -1;
+    }
+    return 0;
+}
+
 /* In-place writes to leaves and their views lose gradients: refused before anything is written. */
 static int check_inplace(const OpRow *row, Tensor *self) {
+    if (check_writable(self, row->name) < 0) {
+        return -1;
+    }
     if ((self->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s_: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first",
@@ -500,6 +519,9 @@ static PyObject *run_core(OpCall *c, int narg) {
                      "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                      "requires grad",
                      row->name);
+        return NULL;
+    }
+    if (c->out && !c->inplace && check_writable(c->out, row->name) < 0) {
         return NULL;
     }
     if (c->inplace && ((grad_recording() && check_keeping(c) < 0) || keep_original(c) < 0)) {

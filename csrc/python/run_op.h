@@ -125,6 +125,13 @@ int call_copy(Tensor *dst, Tensor *src);                /* dst.copy_(src) */
 /* Runs one backend slot for `device`, releasing the GIL when `cost` (bytes touched, or flops / 8) is large. 0 or -1. */
 int run_slot(int device, Slot Backend_slot, const Call *call, int64_t cost, const char *name);
 
+/* Gives the GIL away and takes it back around a kernel that reads Views inside Tensors. */
+PyThreadState *run_slot_unlock(void);
+void run_slot_lock(PyThreadState *thread);
+
+/* RuntimeError, -1, for a tensor that shares memory with a read-only array. */
+int check_writable(const Tensor *t, const char *what);
+
 /* Waits, without the GIL, until no kernel runs unlocked: before a Tensor's View changes under other threads' eyes. */
 void run_slot_settle(void);
 

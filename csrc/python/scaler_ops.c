@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run_op.h"
 #include "tensor_set.h"
 
 /* A one-element helper tensor of the scaler. */
@@ -53,14 +54,31 @@ static bool quirks(void) {
 }
 
 /* What is wrong with one gradient; tensors before it have been treated already, as PyTorch does. */
-static int check_gradient(const View *v, int device, const char *what) {
+static int check_gradient(const Tensor *t, int device, const char *what) {
+    const View *v = &t->v;
     if (v->device != device) {
         return fail_device(what);
     }
     if (!kernel_dtype(v->dtype) || (device == AMP_CUDA && v->dtype == AMP_BFLOAT16 && quirks())) {
         return fail_dtype(what, v->dtype);
     }
-    return check_overlap(v, what);
+    return check_overlap(v, what) < 0 ? -1 : check_writable(t, what);
+}
+
+/* The check of each gradient ahead of the first that is changed, for callers that promise all or nothing. */
+static PyObject *check_unscale(PyObject *module, PyObject *list) {
+    (void)module;
+    static const char what[] = "unscaling gradients";
+    TensorSet grads;
+    if (tensor_set_gather(&grads, list, what) < 0) {
+        return NULL;
+    }
+    int failed = 0;
+    for (int64_t i = 0; i < grads.n && !failed; i++) {
+        failed = check_gradient(grads.tensor[i], grads.view[0]->device, what);
+    }
+    tensor_set_release(&grads);
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
@@ -89,7 +107,7 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
         goto done;
     }
     int64_t good = 0;
-    while (good < grads.n && check_gradient(grads.view[good], device, what) == 0) {
+    while (good < grads.n && check_gradient(grads.tensor[good], device, what) == 0) {
         good++;
     }
     PyObject *type, *value, *traceback;
@@ -170,8 +188,9 @@ static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize
     return Py_NewRef(args[0]);
 }
 
-/* Appends the gradients of one group. 1: done; 0: a parameter that only Python understands, or not fp32 on the device; -1: exception. */
-static int gather_gradients(PyObject *grads, PyObject *params, int device) {
+/* Appends the gradients of one group. 1: done; 0: a parameter that only Python understands, not fp32 on the device, or made under another
+ * loss scale; -1: exception. */
+static int gather_gradients(PyObject *grads, PyObject *params, int device, float scale) {
     if (!params || !PyList_Check(params)) {
         return 0;
     }
@@ -184,7 +203,8 @@ static int gather_gradients(PyObject *grads, PyObject *params, int device) {
         if (!grad) {
             continue;
         }
-        if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device) {
+        float carried = storage_loss_scale(grad->st);
+        if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device || (carried != 0 && carried != scale)) {
             return 0;
         }
         if (PyList_Append(grads, (PyObject *)grad) < 0) {
@@ -216,7 +236,7 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
         PyObject *group = PyList_GET_ITEM(args[0], i);
         PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
         Py_XINCREF(params);
-        fits = gather_gradients(grads, params, device);
+        fits = gather_gradients(grads, params, device, read_float(scale));
         Py_XDECREF(params);
     }
     if (!grads || fits < 0) {
@@ -234,7 +254,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     memcpy(flag->v.data, &zero, sizeof zero);
     memcpy(factor->v.data, &inverse, sizeof inverse);
     PyObject *const call[] = {grads, (PyObject *)flag, (PyObject *)factor};
-    PyObject *nothing = unscale_(module, call, 3);
+    PyObject *checked = check_unscale(module, grads), *nothing = checked ? unscale_(module, call, 3) : NULL;
+    Py_XDECREF(checked);
     result = nothing ? Py_NewRef((PyObject *)flag) : NULL;
     Py_XDECREF(nothing);
 done:
@@ -256,6 +277,8 @@ static PyMethodDef methods[] = {
     {"_unscale_groups", FAST(unscale_groups), METH_FASTCALL,
      "_unscale_groups(param_groups, scale, /)\n--\n\nDivides the gradients of all groups by the scale; the flag (1.0: inf or NaN "
      "was found), or None, and nothing done, if one is not fp32 on the scale's device, or the scale's reciprocal not finite."},
+    {"_check_unscale", check_unscale, METH_O,
+     "_check_unscale(grads, /)\n--\n\nRaises what unscaling would raise for a gradient of the list; changes nothing."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -7,16 +7,23 @@
 typedef struct Storage {
     int32_t refs;
     uint8_t device;
+    bool readonly;    /* of an array that is not writeable */
     uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
     uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
     uint32_t writes;  /* every write, .data included: stamps cast slots */
     uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
                        * the mark off */
+    float loss_scale; /* the scale it carries then; NaN: parts of it carry different ones */
     char *data;
     size_t nbytes;
     PyObject *
         owner; /* strong; memory that someone else owns (ndarray, capsule holder); NULL: allocated by us and freed with the storage */
 } Storage;
+
+/* The loss scale that a gradient carries; 0: none that is known of. What NumPy has seen may have been unscaled there. */
+static inline float storage_loss_scale(const Storage *st) {
+    return st->scaled && st->scaled == st->writes + 1 && !st->exported ? st->loss_scale : 0.0f;
+}
 
 enum {
     TENSOR_REQUIRES_GRAD = 1, /* leaf only; non-leaves have fn */

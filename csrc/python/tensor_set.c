@@ -1,5 +1,7 @@
 #include "tensor_set.h"
 
+#include "run_op.h"
+
 enum { RELEASE_BYTES = 512 * 1024 };
 
 void tensor_set_release(TensorSet *s) {
@@ -82,10 +84,10 @@ void tensor_set_bump(TensorSet *s) {
     }
 }
 
-PyThreadState *release_gil(int64_t bytes) { return bytes >= RELEASE_BYTES ? PyEval_SaveThread() : NULL; }
+PyThreadState *release_gil(int64_t bytes) { return bytes >= RELEASE_BYTES ? run_slot_unlock() : NULL; }
 void take_gil(PyThreadState *saved) {
     if (saved) {
-        PyEval_RestoreThread(saved);
+        run_slot_lock(saved);
     }
 }
 

@@ -73,7 +73,7 @@ void d_sum(Back *b) {
 
 void d_mean(Back *b) {
     Reduction r = reduction_of(b);
-    GRAD(0, spread(b, op1k(b, OP_div, b->g, (double)r.count), &r));
+    GRAD(0, op1k(b, OP_div, spread(b, b->g, &r), (double)r.count)); /* memory of its own, unlike the sum's */
 }
 
 /* Equal extrema share the gradient evenly. Where the extremum is NaN, max() and min() share among the NaNs; amax and amin, which find
