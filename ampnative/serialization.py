@@ -17,6 +17,7 @@ import io
 import math
 import os
 import struct
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -547,8 +548,8 @@ _PARTS = ("model", "optimizer", "scaler", "scheduler")
 def save_checkpoint(
     path: Any, *, model: Any = None, optimizer: Any = None, scaler: Any = None, scheduler: Any = None, extra: Any = None
 ) -> None:
-    """Write the ``state_dict()`` of each given part, the random generator's state and `extra` (anything :func:`save`
-    takes) to one file. Call it between ``scaler.update()`` and the next forward pass.
+    """Write the ``state_dict()`` of each given part, the random generator's state, the numerics (autocast's dtypes, the precision
+    settings of ``backends``) and `extra` (anything :func:`save` takes) to one file. Call it between ``scaler.update()`` and the next forward pass.
 
     Raises:
         TypeError: a part has no ``state_dict``.
@@ -561,7 +562,23 @@ def save_checkpoint(
         if not callable(getattr(part, "state_dict", None)):
             raise TypeError(f"{name} must have a state_dict() method, got {type(part).__name__}")
         states[name] = part.state_dict()
-    save({"kind": _CHECKPOINT, "states": states, "rng": _C.default_generator.get_state(), "extra": extra}, path)
+    rng = _C.default_generator.get_state()
+    save({"kind": _CHECKPOINT, "states": states, "rng": rng, "numerics": _numerics(), "extra": extra}, path)
+
+
+def _numerics() -> dict[str, Any]:
+    dtypes = {device: str(_C.get_autocast_dtype(device)).rpartition(".")[2] for device in ("cpu", "cuda")}
+    return {"autocast": dtypes, "cache": _C.is_autocast_cache_enabled(), "precision": _C._precision_state()}
+
+
+def _restore_numerics(saved: dict[str, Any]) -> None:
+    try:
+        _C._set_precision_state(saved["precision"])
+    except ValueError:
+        warnings.warn("the checkpoint's precision settings are of another version of ampnative: they stay as they are", stacklevel=3)
+    for device, dtype in saved["autocast"].items():
+        _C.set_autocast_dtype(device, getattr(_C.dtypes, dtype))
+    _C.set_autocast_cache_enabled(saved["cache"])
 
 
 def load_checkpoint(
@@ -574,6 +591,7 @@ def load_checkpoint(
     map_location: Any = None,
     strict: bool = True,
     rng: bool = True,
+    numerics: bool = True,
 ) -> Any:
     """Load a checkpoint into the given parts and return its `extra`.
 
@@ -581,6 +599,7 @@ def load_checkpoint(
         strict: True: every given part must be in the file, and a scaler saved while disabled is refused. False: a part
             that is missing keeps its state; an enabled scaler then starts fresh (the switch from no AMP to AMP).
         rng: whether to restore the random generator's state.
+        numerics: whether to restore this thread's autocast dtypes and the process's precision settings.
 
     Raises:
         RuntimeError: not a checkpoint, or the file is damaged.
@@ -603,6 +622,8 @@ def load_checkpoint(
         part.load_state_dict(states[name])
     if rng:
         _C.default_generator.set_state(data["rng"])
+    if numerics and "numerics" in data:
+        _restore_numerics(data["numerics"])
     return data["extra"]
 
 

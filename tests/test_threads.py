@@ -170,3 +170,33 @@ def test_a_new_thread_starts_with_the_defaults():
         thread.start()
         thread.join()
     assert seen == [CLEAN]
+
+
+def test_list_kernels_outlive_the_storage_that_another_thread_takes_away():
+    """clip, unscale and SGD run without the GIL; `.data =` in another thread waits for them."""
+    grad, param = torch.ones(300_000), torch.nn.Parameter(torch.ones(300_000))
+    param.grad = grad
+    optimizer = torch.optim.SGD([param], lr=0.0)
+    until = time.monotonic() + SECONDS
+    failures = []
+
+    def kernels():
+        try:
+            while time.monotonic() < until:
+                torch.nn.utils.clip_grad_norm_([param], 1e9)
+                torch.amp.unscale_gradients([grad, grad], 1.0)
+                optimizer.step()
+        except Exception as error:
+            failures.append(error)
+
+    def replacing():
+        while time.monotonic() < until:
+            grad.data = torch.ones(300_000)
+            param.data = torch.ones(300_000)
+
+    threads = [threading.Thread(target=work) for work in (kernels, replacing)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and grad.sum().item() == 300_000 and param.sum().item() == 300_000

@@ -132,7 +132,8 @@ def unscale_gradients(gradients: Any, scale: Any, allow_fp16: bool = False) -> b
     with np.errstate(over="ignore", divide="ignore"):
         inverse = float(np.float32(np.float64(1.0) / np.float64(factor)))
     flag = not np.isfinite(inverse)
-    targets = [_shared(g) for g in found]
+    by_id = {id(g): _shared(g) for g in found}  # one copy of an array that is listed twice
+    targets = [by_id[id(g)] for g in found]
     groups = {device: [t for t, _ in targets if t.device.type == device] for device in {t.device.type for t, _ in targets}}
     for group in groups.values():
         _C._check_unscale(group)
@@ -140,7 +141,7 @@ def unscale_gradients(gradients: Any, scale: Any, allow_fp16: bool = False) -> b
         found_inf = _C.tensor(0.0, device=device)
         _C._amp_foreach_non_finite_check_and_unscale_(group, found_inf, _C.tensor(inverse, device=device))
         flag = flag or found_inf.item() != 0.0
-    for tensor, array in targets:
+    for tensor, array in by_id.values():
         if array is not None:
             array[...] = tensor.numpy()
     return flag

@@ -244,6 +244,8 @@ class GradScaler:
     def _check_scale_growth_tracker(self, funcname: str, optimizer: Any = None) -> tuple[Any, Any]:
         if self._scale is None and self._restored and optimizer is not None:
             device = device_of_gradients(optimizer)
+            if device is None and self._group is not None:  # the group has a scale, this optimizer no gradient
+                device = self._group.device
             if device is not None:
                 self._lazy_init_scale_growth_tracker(device)
         for name in ("_scale", "_growth_tracker"):
@@ -571,7 +573,10 @@ class GradScaler:
                 scale.fill_(limited)
             if found and limited == before:
                 return found, _history.HOLD
-        return found, _history.BACKOFF if found else -1
+        if found:
+            after = scale.item()
+            return found, _history.BACKOFF if after != before and after == after else _history.HOLD  # 0 and NaN stay
+        return found, -1
 
     def _set_scale(self, new_scale: Any) -> None:
         if isinstance(new_scale, float):

@@ -139,7 +139,7 @@ class Limits:
     def state_dict(self) -> dict[str, Any]:
         """What the next updates depend on."""
         names = ("left", "updates", "overflows_in_a_row", "floor_hits", "last_good_step")
-        return {name: getattr(self, name) for name in names}
+        return {**{name: getattr(self, name) for name in names}, "warned_of_floor": self._warned_of_floor}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state; missing fields start afresh."""
@@ -148,6 +148,7 @@ class Limits:
         self.overflows_in_a_row = state.get("overflows_in_a_row", 0)
         self.floor_hits = state.get("floor_hits", 0)
         self.last_good_step = state.get("last_good_step")
+        self._warned_of_floor = state.get("warned_of_floor", False)
 
 
 def _fp32(name: str, value: Any) -> float | None:
@@ -236,12 +237,16 @@ class ScalerGroup:
     scale now and after every ``update``. Call ``update`` of the group, not of its members (that raises RuntimeError).
 
     Raises:
+        TypeError: something that is no scaler.
         ValueError: no scaler, a disabled one, one listed twice, or on another device type.
         RuntimeError: a scaler that is in another group, or in mid-iteration.
     """
 
     def __init__(self, scalers: Iterable[Any]) -> None:
         members = tuple(scalers)
+        for scaler in members:
+            if not hasattr(scaler, "is_enabled"):
+                raise TypeError(f"a ScalerGroup is made of GradScalers, not {type(scaler).__name__}")
         if not members or len({id(s) for s in members}) != len(members):
             raise ValueError("a ScalerGroup needs at least one scaler, and each once")
         lead = members[0]
@@ -263,6 +268,12 @@ class ScalerGroup:
     def scale(self, outputs: Any) -> Any:
         """``scale`` of the first scaler; the others' gives the same values."""
         return self.scalers[0].scale(outputs)
+
+    @property
+    def device(self) -> Any:
+        """Where the common scale lies; None before the first ``scale()``."""
+        scales = (scaler._scale for scaler in self.scalers)
+        return next((scale.device for scale in scales if scale is not None), None)
 
     def get_scale(self) -> float:
         """The common scale."""

@@ -57,11 +57,22 @@ def shared_tensor(
         raise ValueError(
             f"the gradient of {name} is a read-only ndarray and cannot be unscaled in place: assign a copy to .grad"
         )
-    whole = all(stride >= 0 and stride % gradient.itemsize == 0 for stride in gradient.strides)
-    if whole and gradient.flags.aligned and gradient.dtype.isnative:
-        return _C.from_numpy(gradient)
-    copy = _C.from_numpy(np.ascontiguousarray(gradient, dtype=gradient.dtype.newbyteorder("=")).reshape(gradient.shape))
-    write_back.append((gradient, copy))
+    return shared_array(gradient, write_back)
+
+
+def shared_array(array: Any, write_back: list[tuple[Any, Any]]) -> Any:
+    """A Tensor on the memory of a writable ndarray, or a copy and an entry in `write_back`; an array that is listed twice has
+    one copy."""
+    import numpy as np
+
+    whole = all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)
+    if whole and array.flags.aligned and array.dtype.isnative:
+        return _C.from_numpy(array)
+    for known, copy in write_back:
+        if known is array:
+            return copy
+    copy = _C.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape))
+    write_back.append((array, copy))
     return copy
 
 

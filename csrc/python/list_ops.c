@@ -147,8 +147,10 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     }
     int failed = 0;
     for (int64_t i = 0; i < tensors.n && !failed; i++) {
-        failed = !kernel_dtype(tensors.view[i]->dtype) ? fail_dtype(what, tensors.view[i]->dtype)
-                                                       : check_overlap(tensors.view[i], what);
+        const View *v = tensors.view[i];
+        failed = !kernel_dtype(v->dtype)      ? fail_dtype(what, v->dtype)
+                 : check_overlap(v, what) < 0 ? -1
+                                              : check_writable(tensors.tensor[i], what);
     }
     for (int64_t begin = 0, end; begin < tensors.n && !failed; begin = end) {
         end = run_end(&tensors, begin);
@@ -184,7 +186,7 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     int device = params.view[0]->device;
     const Backend *backend = backend_of(device, what);
     if (!backend || check_list(&params, device, true, what) < 0 ||
-        check_matches(&params, &grads, true, what, "the gradients") < 0 ||
+        check_matches(&params, &grads, grad_scale != 1, what, "the gradients") < 0 ||
         (args[2] != Py_None && check_matches(&params, &buffers, true, what, "the momentum buffers") < 0)) {
         goto done;
     }

@@ -17,35 +17,43 @@ import numpy as np
 from ... import _C
 from ..._C import Tensor
 from ...amp import still_scaled as _still_scaled
+from ...amp.optimizer_gradients import shared_array
 from ...autograd.grad_mode import no_grad
 
 _float32, _float64 = _C.float32, _C.float64
 
 
-def _as_tensor(value: Any) -> Tensor:
-    """A tensor that shares memory with ``value``, so that writing through it changes the original."""
+def _as_tensor(value: Any, copies: list[tuple[np.ndarray, Tensor]]) -> Tensor:
+    """A tensor that shares memory with ``value``, so that writing through it changes the original. An array whose layout a
+    tensor cannot share gets a copy, and an entry in ``copies``, for :func:`_write_back`."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
         if not value.flags.writeable:
             raise ValueError("cannot clip a read-only array: pass a writable copy")
-        return _C.from_numpy(value)
+        return shared_array(value, copies)
     raise TypeError(f"gradients must be Tensors or ndarrays, not {type(value).__name__}")
 
 
-def _list_of(values: Any) -> list[Any]:
+def _write_back(copies: list[tuple[np.ndarray, Tensor]]) -> None:
+    for array, copy in copies:
+        array[...] = copy.numpy()
+
+
+def _list_of(values: Any, warn: bool = False) -> list[Any]:
     if isinstance(values, Tensor) or hasattr(values, "grad"):
         return [values]
     if isinstance(values, types.GeneratorType):
         values = list(values)
-        if not values:
+        if warn and not values:
             warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=3)
         return values
     return list(values)
 
 
-def _gradients(parameters: list[Any]) -> list[Tensor]:
-    return [_as_tensor(p.grad) for p in parameters if p.grad is not None]
+def _gradients(parameters: list[Any]) -> tuple[list[Tensor], list[tuple[np.ndarray, Tensor]]]:
+    copies: list[tuple[np.ndarray, Tensor]] = []
+    return [_as_tensor(p.grad, copies) for p in parameters if p.grad is not None], copies
 
 
 def _norm_of_norms(norms: list[float], p: float) -> float:
@@ -120,7 +128,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     given, p = _list_of(tensors), float(norm_type)
     if not given:
         return _C.tensor(0.0)
-    values = [_as_tensor(t) for t in given]
+    values = [_as_tensor(t, []) for t in given]
     total, dtype = _total_norm(values, p)
     _check_finite(total, p, error_if_nonfinite)
     return _tensor_of(total, dtype, values[0].device)
@@ -128,10 +136,11 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
 
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None) -> None:
     """Multiply all gradients by ``max_norm / (total_norm + 1e-6)``, at most by 1."""
-    gradients = _gradients(_list_of(parameters))
+    gradients, copies = _gradients(_list_of(parameters))
     if gradients:
         _still_scaled.check(gradients, "clip_grads_with_norm_()")
         _scale_by_norm(gradients, float(max_norm), float(total_norm))
+        _write_back(copies)
 
 
 def clip_grad_norm_(
@@ -145,13 +154,14 @@ def clip_grad_norm_(
 
     RuntimeError, with all gradients untouched, if the norm is inf or NaN and ``error_if_nonfinite``.
     """
-    gradients, p = _gradients(_list_of(parameters)), float(norm_type)
+    (gradients, copies), p = _gradients(_list_of(parameters, warn=True)), float(norm_type)
     if not gradients:
         return _C.tensor(0.0)
     _still_scaled.check(gradients, "clip_grad_norm_()")
     total, dtype = _total_norm(gradients, p)
     _check_finite(total, p, error_if_nonfinite)
     _scale_by_norm(gradients, float(max_norm), total)
+    _write_back(copies)
     return _tensor_of(total, dtype, gradients[0].device)
 
 
@@ -170,10 +180,11 @@ def clip_grad_norm(
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Clamp all gradients in place to [-clip_value, clip_value]. RuntimeError if no parameter has a gradient."""
     limit = float(clip_value)
-    gradients = _gradients(_list_of(parameters))
+    gradients, copies = _gradients(_list_of(parameters))
     if not gradients:
         raise RuntimeError("clip_grad_value_: no parameter has a gradient. Call backward() first")
     _still_scaled.check(gradients, "clip_grad_value_()")
     with no_grad():
         for gradient in gradients:
             gradient.clamp_(min=-limit, max=limit)
+    _write_back(copies)
