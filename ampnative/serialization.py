@@ -548,8 +548,9 @@ _PARTS = ("model", "optimizer", "scaler", "scheduler")
 def save_checkpoint(
     path: Any, *, model: Any = None, optimizer: Any = None, scaler: Any = None, scheduler: Any = None, extra: Any = None
 ) -> None:
-    """Write the ``state_dict()`` of each given part, the random generator's state, the numerics (autocast's dtypes, the precision
-    settings of ``backends``) and `extra` (anything :func:`save` takes) to one file. Call it between ``scaler.update()`` and the next forward pass.
+    """Write the ``state_dict()`` of each given part, the random generator's state, the numerics (autocast's dtypes, the
+    precision settings of ``backends``) and `extra` (anything :func:`save` takes) to one file. Call it between
+    ``scaler.update()`` and the next forward pass.
 
     Raises:
         TypeError: a part has no ``state_dict``.
@@ -575,7 +576,8 @@ def _restore_numerics(saved: dict[str, Any]) -> None:
     try:
         _C._set_precision_state(saved["precision"])
     except ValueError:
-        warnings.warn("the checkpoint's precision settings are of another version of ampnative: they stay as they are", stacklevel=3)
+        text = "the checkpoint's precision settings are of another version of ampnative: the present ones stay"
+        warnings.warn(text, stacklevel=3)
     for device, dtype in saved["autocast"].items():
         _C.set_autocast_dtype(device, getattr(_C.dtypes, dtype))
     _C.set_autocast_cache_enabled(saved["cache"])

@@ -151,7 +151,7 @@ def test_clipping_through_the_scaler_writes_arrays_of_any_layout_back(kind):
         grad = np.full(2, 24.0, ">f4") if kind == "foreign" else np.full(2, 24.0, np.float32)[::-1]
 
     class Optimizer:
-        param_groups = [{"params": [Bag]}]
+        param_groups = ({"params": [Bag]},)
 
     scaler = amp.GradScaler("cpu", init_scale=8.0)
     amp.scale_loss(1.0, scaler)
@@ -161,7 +161,7 @@ def test_clipping_through_the_scaler_writes_arrays_of_any_layout_back(kind):
 
 def test_a_member_of_a_group_without_gradients():
     p, optimizer, a = made(8.0)
-    q, without, b = made(8.0, on_no_grads="skip")
+    _, without, b = made(8.0, on_no_grads="skip")
     group = amp.ScalerGroup([a, b])
     group.scale(p.sum()).backward()
     a.step(optimizer)
