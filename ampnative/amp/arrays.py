@@ -44,7 +44,8 @@ def scale_loss(loss: Any, scale: Any) -> Any:
         TypeError: something else.
     """
     if isinstance(loss, (list, tuple)):
-        return type(loss)(scale_loss(item, scale) for item in loss)
+        scaled = [scale_loss(item, scale) for item in loss]
+        return loss._make(scaled) if hasattr(loss, "_make") else type(loss)(scaled)
     if isinstance(scale, GradScaler) and scale.is_enabled() and scale._scale is None:
         scale._lazy_init_scale_growth_tracker(loss.device if isinstance(loss, _C.Tensor) else _C.device("cpu"))
     factor = _number(scale)

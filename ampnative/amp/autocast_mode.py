@@ -27,6 +27,16 @@ def autocast_decorator(autocast_instance: autocast, func: Callable[..., Any]) ->
     return decorate_autocast
 
 
+def rebuild_autocast(
+    kind: type[autocast], device_type: str, dtype: Any, enabled: bool, cache_enabled: bool, attributes: dict[str, Any] | None
+) -> autocast:
+    """A copy of an instance, also of a subclass with another constructor."""
+    region = kind.__new__(kind)
+    autocast.__init__(region, device_type, dtype, enabled, cache_enabled)
+    region.__dict__.update(attributes or {})
+    return region
+
+
 def _cast(value: Any, device_type: str, dtype: Any) -> Any:
     """`value` with its floating, non-fp64 tensors on `device_type` cast. Mappings become dicts, lists and tuples keep
     their type, other iterables become generators; str, bytes and ndarrays pass."""

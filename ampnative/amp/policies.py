@@ -53,7 +53,8 @@ def _rows(name: str) -> list[dict[str, Any]]:
 def _exists(name: str) -> bool:
     import ampnative
 
-    return any(callable(vars(owner).get(name)) for owner in (ampnative, ampnative.nn.functional, _C.Tensor))
+    found = (vars(owner).get(name) for owner in (ampnative, ampnative.nn.functional, _C.Tensor))
+    return any(callable(f) and not isinstance(f, type) for f in found)
 
 
 def _unknown(name: str) -> ValueError:
@@ -137,8 +138,9 @@ def result_dtype(op: str | Callable[..., Any], *dtypes: Any, device_type: str | 
     """The dtype that an op would return on tensors of these dtypes in this thread's current autocast state.
 
     It is worked out from the op's policy and dtype rule; nothing runs. Tensors count as having dimensions, other
-    arguments as left at their defaults. Of several results it is the first one's. For ops with policy "lower", "fp32" or
-    "promote" it is also the dtype in which the op runs::
+    arguments as left at their defaults, and masks, indices and class numbers as being of the dtype that the op takes. Of
+    several results it is the first one's. For ops with policy "lower", "fp32" or "promote" it is also the dtype in which
+    the op runs::
 
         with amp.autocast("cuda"):
             amp.result_dtype("matmul", torch.float32, torch.float32)  # float16

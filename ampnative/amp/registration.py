@@ -4,6 +4,7 @@ one module or function. Tensors and plain ndarrays alike."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -49,15 +50,22 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """`value` with its tensors and arrays replaced; lists, tuples (named ones too) and dicts are rebuilt, others pass."""
+    """`value` with its tensors and arrays replaced; lists, tuples (named ones too) and mappings are rebuilt, others pass.
+    A mapping that is no dict becomes one."""
     if isinstance(value, (_C.Tensor, np.ndarray)):
         return function(value)
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return value._make(_map(function, item) for item in value)
     if isinstance(value, (list, tuple)):
-        return type(value)(_map(function, item) for item in value)
-    if type(value) is dict:
-        return {key: _map(function, item) for key, item in value.items()}
+        kind = type(value) if type(value).__init__ in (list.__init__, tuple.__init__) else list if isinstance(value, list) else tuple
+        return kind(_map(function, item) for item in value)
+    if isinstance(value, Mapping):
+        items = {key: _map(function, item) for key, item in value.items()}
+        if type(value) is dict or not isinstance(value, dict):
+            return items
+        same_kind = copy.copy(value)  # a dict of a kind of its own: OrderedDict, defaultdict
+        same_kind.update(items)
+        return same_kind
     return value
 
 
@@ -78,6 +86,15 @@ def _check_policy(policy: str) -> str:
     if policy not in _POLICIES:
         raise ValueError(f"unknown policy {policy!r}: use lower, fp32, promote, banned or none (keep)")
     return policy
+
+
+def _check_device(device_type: str | None) -> str | None:
+    if device_type is None:
+        return None
+    kind = device_type.partition(":")[0] if isinstance(device_type, str) else device_type
+    if kind not in _DEVICES:
+        raise ValueError(f"device_type must be 'cpu' or 'cuda', not {device_type!r}")
+    return kind
 
 
 def _check_float(dtype: Any) -> _C.dtype:
@@ -118,17 +135,18 @@ def cast_args(
         args: Tensors (any shape and device) and ndarrays (they count as "cpu"), also nested.
         policy: "lower" (the region's dtype), "fp32", "promote", "banned" or "none", see :func:`op_policy`.
         dtype: cast to this floating dtype, inside a region or not; the policy does not count.
-        device_type: look at this device's region and tensors only; None: "cpu" and "cuda", each for its tensors.
+        device_type: look at this device's region and tensors only ("cuda:0" means "cuda"); None: "cpu" and "cuda", each for its tensors.
 
     Returns:
         A tuple of as many values.
 
     Raises:
-        ValueError: unknown policy.
+        ValueError: unknown policy or device.
         TypeError: `dtype` is no floating dtype.
         RuntimeError: the policy is "banned", or "promote" met the other 16-bit dtype.
     """
     policy = _check_policy(policy)
+    device_type = _check_device(device_type)
     if dtype is None:
         return _cast_for(policy, "cast_args", args, device_type)[0]
     target = _check_float(dtype)
@@ -168,7 +186,7 @@ def register_op(function: _F, policy: str | Mapping[str, str]) -> _F:
         raise TypeError(f"register_op() takes a callable, not {type(function).__name__}")
     by_device = dict(policy) if isinstance(policy, Mapping) else dict.fromkeys(_DEVICES, policy)
     if not by_device.keys() <= set(_DEVICES):
-        raise ValueError(f"policies are for 'cpu' and 'cuda', got {sorted(by_device)}")
+        raise ValueError(f"policies are for 'cpu' and 'cuda', got {sorted(by_device, key=str)}")
     policies = {device: _check_policy(by_device.get(device, "none")) for device in _DEVICES}
     name = getattr(function, "__name__", type(function).__name__)
 
@@ -254,6 +272,7 @@ def wrap(module_or_function: Any, dtype: _C.dtype | None, device_type: str | Non
 
     Raises:
         TypeError: no module and no callable; no floating dtype.
+        ValueError: another device type.
     """
     from ..nn import Module
 
@@ -265,6 +284,7 @@ def wrap(module_or_function: Any, dtype: _C.dtype | None, device_type: str | Non
             del module_or_function.forward
         return module_or_function
     target = _check_float(dtype)
+    device_type = _check_device(device_type)
     if is_module:
         before = vars(module_or_function).get("forward")
         owner = module_or_function

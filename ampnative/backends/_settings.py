@@ -65,7 +65,7 @@ def become(name: str, kind: type[SettingsModule]) -> None:
 
 
 class SettingsObject(_Attributes):
-    """An object that has its properties and nothing else."""
+    """An object that has its properties and nothing else. Its values are the process's, so that a copy is itself."""
 
     __slots__ = ("_path",)
 
@@ -74,6 +74,12 @@ class SettingsObject(_Attributes):
 
     def _unknown(self, name: str) -> str:
         return f"Unknown attribute {name}: backends.{self._path} has {', '.join(_names(self))}"
+
+    def __copy__(self) -> SettingsObject:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SettingsObject:
+        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         found = getattr(type(self), name, None)

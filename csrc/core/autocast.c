@@ -70,13 +70,16 @@ AutocastSnapshot amp_autocast_snapshot(AutocastDevice device) {
     return (AutocastSnapshot){.device = (uint8_t)device,
                               .dtype = (int8_t)amp_autocast_dtype(device),
                               .enabled = amp_autocast_enabled(device),
-                              .cache_enabled = amp_autocast_cache_enabled()};
+                              .cache_enabled = amp_autocast_cache_enabled(),
+                              .mode = amp_mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA)};
 }
 
 void amp_autocast_restore(AutocastSnapshot snapshot) {
     amp_autocast_set_enabled((AutocastDevice)snapshot.device, snapshot.enabled);
     amp_autocast_set_dtype((AutocastDevice)snapshot.device, snapshot.dtype);
     amp_autocast_set_cache_enabled(snapshot.cache_enabled);
+    uint8_t bit = mode_bit((AutocastDevice)snapshot.device);
+    amp_mode = (uint8_t)((amp_mode & ~bit) | (snapshot.mode & bit));
 }
 
 const char *amp_autocast_device_name(AutocastDevice device) { return device_table[device].name; }

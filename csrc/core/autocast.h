@@ -51,6 +51,7 @@ typedef struct AutocastSnapshot {
     uint8_t device;
     int8_t dtype;
     bool enabled, cache_enabled;
+    uint8_t mode; /* the region bits of amp_mode: inside an op they are off although autocast is on */
 } AutocastSnapshot;
 AutocastSnapshot amp_autocast_snapshot(AutocastDevice device);
 void amp_autocast_restore(AutocastSnapshot snapshot);

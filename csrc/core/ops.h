@@ -24,6 +24,7 @@ typedef enum Policy {
 /* Dtype of an op's result (the dtype column of ops.def). */
 typedef enum DTypeRule {
     RULE_SAME,
+    RULE_INEXACT,
     RULE_REAL,
     RULE_EQUAL,
     RULE_PAIR,

@@ -64,6 +64,7 @@ int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int
     default: break;
     }
     if (set_dtype >= 0) return set_dtype;
+    if (rule == RULE_INEXACT) return amp_is_integral(first) ? -1 : first;
     if (rule == RULE_FLOAT || (rule == RULE_CPU_SAME && device != AMP_CPU))
         return amp_is_integral(common) ? default_dtype : common;
     if (rule == RULE_SUM) return amp_is_integral(first) ? AMP_INT64 : first;

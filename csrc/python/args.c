@@ -363,6 +363,11 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
         }
         arg->kind = ARG_STR;
         arg->s = PyUnicode_AsUTF8(o);
+        if (arg->s && (Py_ssize_t)strlen(arg->s) != PyUnicode_GET_LENGTH(o) &&
+            PyUnicode_FindChar(o, 0, 0, PyUnicode_GET_LENGTH(o), 1) >= 0) {
+            PyErr_Format(PyExc_ValueError, "embedded null character in %R", o);
+            return -1;
+        }
         return arg->s ? 1 : -1;
     case ARG_DTYPE:
         if (Py_TYPE(o) != amp_state.dtype_type && !PyType_Check(o) && !array_descr_check(o)) {

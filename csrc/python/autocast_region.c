@@ -1,251 +1,9 @@
-/* Autocast: the region object, the module-level functions, and what the driver does inside a region. */
+/* Autocast as Python sees it: the region object and the module-level functions. */
 #include "autocast_region.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
-
-#include "derivatives/derivatives.h"
-#include "node.h"
-#include "observer.h"
-
-/* ---- casts ---- */
-
-/* A cast may be kept only for fp32 leaf weights that want gradients; a kept one is right while the epoch and the weight's
- * write count are those of its making. */
-static bool cacheable(const Tensor *t, int dtype, AutocastDevice device) {
-    return dtype == amp_autocast_dtype(device) && t->v.dtype == AMP_FLOAT32 && t->flags & TENSOR_REQUIRES_GRAD && !t->fn &&
-           !t->base && amp_autocast_cache_enabled() && !(amp_mode & MODE_INFERENCE);
-}
-
-/* Casts made with gradients on even under no_grad, so that a later use with gradients still reaches the weight. */
-static Tensor *cast_with_grad(Tensor *t, int dtype) {
-    uint8_t grad = amp_grad_enabled;
-    amp_grad_enabled = 1;
-    Tensor *cast = call_cast(t, dtype);
-    amp_grad_enabled = grad;
-    return cast;
-}
-
-static Tensor *cached_cast(Tensor *t, int dtype, AutocastDevice device) {
-    if (!cacheable(t, dtype, device)) {
-        return call_cast(t, dtype);
-    }
-    Meta *m = tensor_meta(t);
-    if (!m) {
-        return NULL;
-    }
-    uint64_t epoch = amp_autocast_epoch();
-    CastSlot *slot = &m->cast[0];
-    for (int i = 0; i < CAST_SLOTS; i++) {
-        CastSlot *s = &m->cast[i];
-        if (s->cast && s->cast->v.dtype == dtype) {
-            if (s->epoch == epoch && s->writes == t->st->writes) {
-                if (amp_mode & MODE_OBSERVER && observer_cache_hit(t, dtype) < 0) {
-                    return NULL;
-                }
-                return (Tensor *)Py_NewRef((PyObject *)s->cast);
-            }
-            slot = s;
-            break;
-        }
-        if (!s->cast) {
-            slot = s;
-        }
-    }
-    Tensor *cast = cast_with_grad(t, dtype);
-    if (!cast) {
-        return NULL;
-    }
-    Py_XSETREF(slot->cast, (Tensor *)Py_NewRef((PyObject *)cast));
-    slot->epoch = epoch;
-    slot->writes = t->st->writes;
-    region_remember(t);
-    if (!PyObject_GC_IsTracked((PyObject *)t)) {
-        PyObject_GC_Track((PyObject *)t);
-    }
-    return cast;
-}
-
-/* ---- leaves with kept casts: freed when the epoch advances ---- */
-
-static PyObject *remembered; /* list of weak references; process-wide, GIL held */
-
-void region_remember(Tensor *t) {
-    if (!remembered && !(remembered = PyList_New(0))) {
-        PyErr_Clear();
-        return;
-    }
-    PyObject *ref = PyWeakref_NewRef((PyObject *)t, NULL);
-    if (!ref || PyList_Append(remembered, ref) < 0) {
-        PyErr_Clear(); /* the cast lives until the weight's next one: memory, not correctness */
-    }
-    Py_XDECREF(ref);
-}
-
-static void clear_cache(void) {
-    amp_autocast_clear_cache();
-    PyObject *list = remembered;
-    remembered = NULL;
-    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
-        PyObject *o = PyWeakref_GetObject(PyList_GET_ITEM(list, i));
-        if (o && tensor_check(o) && ((Tensor *)o)->meta) {
-            Py_INCREF(o);
-            Meta *m = ((Tensor *)o)->meta;
-            for (int k = 0; k < CAST_SLOTS; k++) {
-                Py_CLEAR(m->cast[k].cast);
-            }
-            Py_DECREF(o);
-        }
-    }
-    Py_XDECREF(list);
-}
-
-/* ---- the driver's slow path ---- */
-
-int autocast_raise(const char *name, const PolicyResult *r, const int8_t *dtypes) {
-    if (r->error == POLICY_IS_BANNED && strcmp(name, "binary_cross_entropy") != 0) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "%s is unsafe to autocast: its policy is \"banned\". Disable autocast around the call and give it float32 "
-                     "inputs",
-                     name);
-        return -1;
-    }
-    if (r->error == POLICY_IS_BANNED) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "%s is unsafe to autocast: in 16 bits its logarithm of a probability can be inf. Many models use a sigmoid "
-                     "layer right before it: combine the two "
-                     "with binary_cross_entropy_with_logits or BCEWithLogitsLoss, which are safe, or disable autocast around the "
-                     "call and give it float32 inputs",
-                     name);
-        return -1;
-    }
-    if (r->error == POLICY_REGION_IS_FP64) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "%s: Unexpected floating ScalarType in at::autocast::prioritize: an autocast region with dtype float64 has "
-                     "no rule for it",
-                     name);
-        return -1;
-    }
-    PyErr_Format(PyExc_RuntimeError,
-                 "%s: Unexpected floating ScalarType %s under autocast: this op takes float32 and the region's own dtype. Cast "
-                 "the argument first",
-                 name, r->offender >= 0 ? amp_dtype_info[dtypes[r->offender]].name : "?");
-    return -1;
-}
-
-void autocast_keep_done(AutocastKeep *k) {
-    for (int i = 0; i < k->n; i++) {
-        Py_DECREF(k->t[i]);
-    }
-    PyMem_Free(k->list);
-    if (k->t != k->few) {
-        PyMem_Free(k->t);
-    }
-}
-
-/* The argument in the wanted dtype, kept alive in keep. There is room: the caller counted. */
-static int replace(Tensor **t, int dtype, AutocastDevice device, int region, AutocastKeep *keep) {
-    if ((*t)->v.dtype == dtype || !amp_policy_eligible((*t)->v.dtype, (*t)->v.device, region) || (*t)->flags & TENSOR_WRAPPED) {
-        return 0;
-    }
-    Tensor *cast = cached_cast(*t, dtype, device);
-    if (!cast) {
-        return -1;
-    }
-    keep->t[keep->n++] = cast;
-    *t = cast;
-    return 0;
-}
-
-static int replace_all(const OpRow *row, Arg *arg, int dtype, AutocastDevice device, int region, AutocastKeep *keep) {
-    for (int i = 0; i < row->nparams; i++) {
-        if (arg[i].kind == ARG_TENSOR && replace(&arg[i].t, dtype, device, region, keep) < 0) {
-            return -1;
-        }
-        if (arg[i].kind != ARG_TENSORS || arg[i].n == 0) {
-            continue;
-        }
-        if (!keep->list) { /* the caller's list is the caller's: casts go into a copy */
-            keep->list = PyMem_Malloc((size_t)arg[i].n * sizeof *keep->list);
-            if (!keep->list) {
-                PyErr_NoMemory();
-                return -1;
-            }
-            memcpy(keep->list, arg[i].ts, (size_t)arg[i].n * sizeof *keep->list);
-            arg[i].ts = keep->list;
-        }
-        for (int k = 0; k < arg[i].n; k++) {
-            if (replace(&arg[i].ts[k], dtype, device, region, keep) < 0) {
-                return -1;
-            }
-        }
-    }
-    return 0;
-}
-
-static int apply_region(const OpRow *row, Arg *arg, int region, AutocastKeep *keep, int total, int8_t *dtypes,
-                        uint8_t *eligible) {
-    AutocastDevice device = region == AMP_CPU ? AUTOCAST_CPU : AUTOCAST_CUDA;
-    uint8_t bit = region == AMP_CPU ? MODE_AUTOCAST_CPU : MODE_AUTOCAST_CUDA;
-    Policy policy = (Policy)(region == AMP_CPU ? row->cpu_policy : row->cuda_policy);
-    if (!(amp_mode & bit) || policy == POLICY_NONE) {
-        return 0;
-    }
-    int n = 0;
-    bool here = false;
-    for (int i = 0; i < row->nparams; i++) {
-        int count = arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
-        Tensor *const *t = arg[i].kind == ARG_TENSOR ? &arg[i].t : arg[i].ts;
-        for (int k = 0; k < count; k++, n++) {
-            dtypes[n] = t[k]->v.dtype;
-            here |= t[k]->v.device == region && !(t[k]->flags & TENSOR_WRAPPED);
-            eligible[n] = amp_policy_eligible(t[k]->v.dtype, t[k]->v.device, region) && !(t[k]->flags & TENSOR_WRAPPED);
-        }
-    }
-    if (!here) {
-        return 0;
-    }
-    PolicyResult r = amp_policy_target(policy, amp_autocast_dtype(device), total, dtypes, eligible);
-    if (r.error != POLICY_OK) {
-        return autocast_raise(row->name, &r, dtypes);
-    }
-    amp_mode &= (uint8_t)~bit; /* what the op calls inside is not autocast again; run_op restores the byte */
-    if (r.set_dtype >= 0 && row->dtype_index >= 0 && arg[row->dtype_index].kind == ARG_NONE) {
-        arg[row->dtype_index] = (Arg){.kind = ARG_DTYPE, .i = r.set_dtype};
-    }
-    return r.cast_to >= 0 ? replace_all(row, arg, r.cast_to, device, region, keep) : 0;
-}
-
-int autocast_apply(const OpRow *row, Arg *arg, AutocastKeep *keep) {
-    enum { FEW = 32 };
-    int8_t few_dtypes[FEW], *dtypes = few_dtypes;
-    uint8_t few_eligible[FEW], *eligible = few_eligible;
-    int total = 0, failed = 0;
-    for (int i = 0; i < row->nparams; i++) {
-        total += arg[i].kind == ARG_TENSOR ? 1 : arg[i].kind == ARG_TENSORS ? arg[i].n : 0;
-    }
-    if (2 * total > (int)(sizeof keep->few / sizeof *keep->few)) { /* at most one cast per argument and device */
-        keep->t = PyMem_Malloc(2 * (size_t)total * sizeof *keep->t);
-    }
-    if (total > FEW) {
-        dtypes = PyMem_Malloc((size_t)total);
-        eligible = PyMem_Malloc((size_t)total);
-    }
-    if (!keep->t || !dtypes || !eligible) {
-        keep->t = keep->t ? keep->t : keep->few;
-        PyErr_NoMemory();
-        failed = -1;
-    }
-    for (int region = AMP_CPU; region <= AMP_CUDA && !failed; region++) {
-        failed = apply_region(row, arg, region, keep, total, dtypes, eligible);
-    }
-    if (total > FEW) {
-        PyMem_Free(dtypes);
-        PyMem_Free(eligible);
-    }
-    return failed;
-}
 
 /* ---- device strings ---- */
 
@@ -254,8 +12,13 @@ static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupporte
         PyErr_Format(PyExc_TypeError, "device_type must be a str such as \"cuda\" or \"cpu\", not %s", Py_TYPE(o)->tp_name);
         return -1;
     }
-    const char *text = PyUnicode_AsUTF8(o);
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(o, &size);
     if (!text) {
+        return -1;
+    }
+    if ((size_t)size != strlen(text)) {
+        PyErr_Format(PyExc_RuntimeError, "Invalid device string: %R", o);
         return -1;
     }
     switch (amp_autocast_device_parse(text, out)) {
@@ -280,48 +43,99 @@ static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupporte
 static const char unknown_device[] = "unknown device type for autocast: %s";
 static const char no_dtype[] = "unsupported scalarType: device type %s has no autocast";
 
-static PyObject *is_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
-    AutocastDevice device = AUTOCAST_CUDA;
-    if (n > 1) {
-        PyErr_Format(PyExc_TypeError, "is_autocast_enabled() takes at most 1 argument (%zd given)", n);
+/* Arguments by position or by name into out[0 .. max); those that are not given stay NULL. 0, or -1 with TypeError. */
+static int read_arguments(const char *function, const char *const *names, int max, PyObject *const *args, Py_ssize_t n,
+                          PyObject *kwnames, PyObject **out) {
+    if (n > max) {
+        PyErr_Format(PyExc_TypeError, "%s() takes at most %d argument%s (%zd given)", function, max, max == 1 ? "" : "s", n);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        out[i] = args[i];
+    }
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); k++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+        int i = 0;
+        while (i < max && PyUnicode_CompareWithASCIIString(name, names[i])) {
+            i++;
+        }
+        if (i == max || out[i]) {
+            PyErr_Format(PyExc_TypeError,
+                         i == max ? "%s() got an unexpected keyword argument '%U'" : "%s() got multiple values for argument '%U'",
+                         function, name);
+            return -1;
+        }
+        out[i] = args[n + k];
+    }
+    return 0;
+}
+
+static const char *const device_and_enabled[] = {"device_type", "enabled"}, *const device_and_dtype[] = {"device_type", "dtype"};
+
+/* The only argument, a device type. */
+static PyObject *device_argument(const char *function, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    PyObject *got = NULL;
+    if (read_arguments(function, device_and_dtype, 1, args, n, kwnames, &got) < 0) {
         return NULL;
     }
-    if (n == 1 && parse_device(args[0], &device, unknown_device) < 0) {
+    if (!got) {
+        PyErr_Format(PyExc_TypeError, "%s() missing 1 required argument: 'device_type'", function);
+    }
+    return got;
+}
+
+static PyObject *is_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    AutocastDevice device = AUTOCAST_CUDA;
+    PyObject *got = NULL;
+    if (read_arguments("is_autocast_enabled", device_and_enabled, 1, args, n, kwnames, &got) < 0 ||
+        (got && parse_device(got, &device, unknown_device) < 0)) {
         return NULL;
     }
     return PyBool_FromLong(amp_autocast_enabled(device));
 }
 
-static PyObject *set_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+/* (device_type, enabled), or the old form (enabled), which means "cuda". */
+static PyObject *set_enabled(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     AutocastDevice device = AUTOCAST_CUDA;
-    if (n < 1 || n > 2 || !PyBool_Check(args[n - 1])) {
+    PyObject *got[2] = {NULL, NULL};
+    if (n == 1 && !kwnames) {
+        got[1] = args[0];
+    } else if (read_arguments("set_autocast_enabled", device_and_enabled, 2, args, n, kwnames, got) < 0) {
+        return NULL;
+    }
+    if (!got[1] || !PyBool_Check(got[1])) {
         PyErr_SetString(PyExc_TypeError, "set_autocast_enabled() takes (device_type: str, enabled: bool) or (enabled: bool)");
         return NULL;
     }
-    if (n == 2 && parse_device(args[0], &device, unknown_device) < 0) {
+    if (got[0] && parse_device(got[0], &device, unknown_device) < 0) {
         return NULL;
     }
-    amp_autocast_set_enabled(device, args[n - 1] == Py_True);
+    amp_autocast_set_enabled(device, got[1] == Py_True);
     Py_RETURN_NONE;
 }
 
-static PyObject *get_dtype(PyObject *Py_UNUSED(self), PyObject *device_type) {
+static PyObject *get_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     AutocastDevice device;
-    return parse_device(device_type, &device, no_dtype) < 0 ? NULL : dtype_object(amp_autocast_dtype(device));
+    PyObject *got = device_argument("get_autocast_dtype", args, n, kwnames);
+    return !got || parse_device(got, &device, no_dtype) < 0 ? NULL : dtype_object(amp_autocast_dtype(device));
 }
 
-static PyObject *set_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n) {
+static PyObject *set_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     AutocastDevice device;
-    if (n != 2 || Py_TYPE(args[1]) != amp_state.dtype_type) {
+    PyObject *got[2] = {NULL, NULL};
+    if (read_arguments("set_autocast_dtype", device_and_dtype, 2, args, n, kwnames, got) < 0) {
+        return NULL;
+    }
+    if (!got[0] || !got[1] || Py_TYPE(got[1]) != amp_state.dtype_type) {
         PyErr_SetString(PyExc_TypeError, "set_autocast_dtype() takes (device_type: str, dtype: ampnative.dtype)");
         return NULL;
     }
-    int found = parse_device(args[0], &device, NULL);
+    int found = parse_device(got[0], &device, NULL);
     if (found < 0) {
         return NULL;
     }
     if (found == 0) {
-        amp_autocast_set_dtype(device, dtype_parse(args[1]));
+        amp_autocast_set_dtype(device, dtype_parse(got[1]));
     }
     Py_RETURN_NONE;
 }
@@ -357,7 +171,7 @@ static PyObject *decrement(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignore
 }
 
 static PyObject *clear(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
-    clear_cache();
+    autocast_cache_clear();
     Py_RETURN_NONE;
 }
 
@@ -374,12 +188,13 @@ static PyObject *cast_argument(PyObject *Py_UNUSED(self), PyObject *const *args,
     if (t->v.dtype == dtype) {
         return Py_NewRef(args[0]);
     }
-    return (PyObject *)cached_cast(t, dtype, t->v.device == AMP_CUDA ? AUTOCAST_CUDA : AUTOCAST_CPU);
+    return (PyObject *)autocast_cached_cast(t, dtype, t->v.device == AMP_CUDA ? AUTOCAST_CUDA : AUTOCAST_CPU);
 }
 
-static PyObject *is_available(PyObject *Py_UNUSED(self), PyObject *device_type) {
+static PyObject *is_available(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     AutocastDevice device;
-    int found = parse_device(device_type, &device, NULL);
+    PyObject *got = device_argument("is_autocast_available", args, n, kwnames);
+    int found = got ? parse_device(got, &device, NULL) : -1;
     return found < 0 ? NULL : PyBool_FromLong(found == 0);
 }
 
@@ -387,7 +202,12 @@ static PyObject *is_available(PyObject *Py_UNUSED(self), PyObject *device_type) 
 
 enum { INLINE_SAVES = 4 };
 
-/* One stack entry per entry that has not been left: an instance may be entered while entered. */
+/* One per entry that has not been left: an instance may be entered while entered, and by several threads at once. */
+typedef struct Entry {
+    AutocastSnapshot state;
+    unsigned long thread;
+} Entry;
+
 typedef struct Region {
     PyObject_HEAD
     PyObject *device_text; /* as given */
@@ -396,8 +216,8 @@ typedef struct Region {
     int8_t dtype;
     bool enabled, cache;
     int depth, cap;
-    AutocastSnapshot *saved; /* inline_saved, or a heap block */
-    AutocastSnapshot inline_saved[INLINE_SAVES];
+    Entry *saved; /* inline_saved, or a heap block */
+    Entry inline_saved[INLINE_SAVES];
 } Region;
 
 static PyObject *kw_device_type, *kw_dtype, *kw_enabled, *kw_cache_enabled, *text_cuda;
@@ -425,6 +245,11 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
     int found = parse_device(device_type, &device,
                              with_dtype ? "User specified an unsupported autocast device_type '%s'" : no_dtype);
     if (found < 0) {
+        return -1;
+    }
+    if (device == AUTOCAST_PRIVATEUSEONE) {
+        PyErr_SetString(PyExc_AssertionError, "Tried to use AMP with the `privateuseone` backend, which nobody has registered a "
+                                              "module for. Use \"cpu\" or \"cuda\"");
         return -1;
     }
     if (cache && cache != Py_None && !PyBool_Check(cache)) {
@@ -460,9 +285,6 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
             }
             r->enabled = false;
         }
-        return 0;
-    }
-    if (device == AUTOCAST_CUDA) {
         return 0;
     }
     if ((with_dtype && !is_dtype) || !amp_is_16bit(r->dtype)) {
@@ -585,7 +407,7 @@ static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
     if (r->depth == r->cap) {
         int cap = 2 * r->cap;
-        AutocastSnapshot *more = PyMem_Malloc((size_t)cap * sizeof *more);
+        Entry *more = PyMem_Malloc((size_t)cap * sizeof *more);
         if (!more) {
             return PyErr_NoMemory();
         }
@@ -597,12 +419,26 @@ static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
         r->cap = cap;
     }
     AutocastDevice device = (AutocastDevice)r->device;
-    r->saved[r->depth++] = amp_autocast_snapshot(device);
+    r->saved[r->depth++] = (Entry){amp_autocast_snapshot(device), PyThread_get_thread_ident()};
     amp_autocast_set_enabled(device, r->enabled);
     amp_autocast_set_dtype(device, r->dtype);
     amp_autocast_increment_nesting();
     amp_autocast_set_cache_enabled(r->cache);
     return Py_NewRef(self);
+}
+
+/* The state that this thread saved last, else (a generator that moved to another thread) the last one of all; taken off the stack. */
+static AutocastSnapshot last_saved(Region *r) {
+    unsigned long me = PyThread_get_thread_ident();
+    int i = r->depth - 1;
+    while (i >= 0 && r->saved[i].thread != me) {
+        i--;
+    }
+    i = i < 0 ? r->depth - 1 : i;
+    AutocastSnapshot state = r->saved[i].state;
+    r->depth--;
+    memmove(&r->saved[i], &r->saved[i + 1], (size_t)(r->depth - i) * sizeof *r->saved);
+    return state;
 }
 
 static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n)) {
@@ -612,9 +448,9 @@ static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), P
         return NULL;
     }
     if (amp_autocast_decrement_nesting() == 0) {
-        clear_cache();
+        autocast_cache_clear();
     }
-    amp_autocast_restore(r->saved[--r->depth]);
+    amp_autocast_restore(last_saved(r));
     Py_RETURN_FALSE;
 }
 
@@ -647,10 +483,39 @@ static PyObject *region_get_enabled(PyObject *self, void *Py_UNUSED(closure)) {
 
 static PyObject *region_get_cache(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(((Region *)self)->cache); }
 
+static int region_set_dtype(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    int id = value ? dtype_parse(value) : -1;
+    if (id < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "fast_dtype cannot be deleted");
+        }
+        return -1;
+    }
+    ((Region *)self)->dtype = (int8_t)id;
+    return 0;
+}
+
+static int region_set_enabled(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    if (truth < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "_enabled cannot be deleted");
+        }
+        return -1;
+    }
+    ((Region *)self)->enabled = truth;
+    return 0;
+}
+
+/* Copies are made without __init__: a subclass may have one of its own. Entries are the thread's, not the copy's. */
 static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
-    return Py_BuildValue("(O(ONOO))", (PyObject *)Py_TYPE(self), r->device_text, dtype_object(r->dtype),
-                         r->enabled ? Py_True : Py_False, r->cache ? Py_True : Py_False);
+    PyObject *module = PyImport_ImportModule("ampnative.amp.autocast_mode");
+    PyObject *rebuild = module ? PyObject_GetAttrString(module, "rebuild_autocast") : NULL;
+    Py_XDECREF(module);
+    return rebuild ? Py_BuildValue("(N(OONOOO))", rebuild, (PyObject *)Py_TYPE(self), r->device_text, dtype_object(r->dtype),
+                                   r->enabled ? Py_True : Py_False, r->cache ? Py_True : Py_False, r->dict ? r->dict : Py_None)
+                   : NULL;
 }
 
 static int region_type_init(PyObject *module) {
@@ -664,9 +529,10 @@ static int region_type_init(PyObject *module) {
     };
     static PyGetSetDef getset[] = {
         {"device", region_get_device, NULL, "The device type as given.", NULL},
-        {"fast_dtype", region_get_dtype, NULL, "The region's dtype.", NULL},
-        {"_enabled", region_get_enabled, NULL, "Whether the region switches autocast on.", NULL},
+        {"fast_dtype", region_get_dtype, region_set_dtype, "The region's dtype.", NULL},
+        {"_enabled", region_get_enabled, region_set_enabled, "Whether the region switches autocast on.", NULL},
         {"_cache_enabled", region_get_cache, NULL, "Whether weight casts are kept.", NULL},
+        {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyMemberDef members[] = {
@@ -711,14 +577,14 @@ static int region_type_init(PyObject *module) {
 
 int autocast_init(PyObject *module) {
     static PyMethodDef methods[] = {
-        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL,
-         "is_autocast_enabled(device_type='cuda', /)\n--\n\nWhether autocast is on in this thread."},
-        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL,
-         "set_autocast_enabled(device_type, enabled, /)\n--\n\nSwitches autocast in this thread without a region."},
-        {"get_autocast_dtype", get_dtype, METH_O,
-         "get_autocast_dtype(device_type, /)\n--\n\nThe dtype that this thread's autocast casts to."},
-        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL,
-         "set_autocast_dtype(device_type, dtype, /)\n--\n\nSets that dtype; any dtype is accepted."},
+        {"is_autocast_enabled", (PyCFunction)(void (*)(void))is_enabled, METH_FASTCALL | METH_KEYWORDS,
+         "is_autocast_enabled(device_type='cuda')\n--\n\nWhether autocast is on in this thread."},
+        {"set_autocast_enabled", (PyCFunction)(void (*)(void))set_enabled, METH_FASTCALL | METH_KEYWORDS,
+         "set_autocast_enabled(device_type, enabled)\n--\n\nSwitches autocast in this thread without a region."},
+        {"get_autocast_dtype", (PyCFunction)(void (*)(void))get_dtype, METH_FASTCALL | METH_KEYWORDS,
+         "get_autocast_dtype(device_type)\n--\n\nThe dtype that this thread's autocast casts to."},
+        {"set_autocast_dtype", (PyCFunction)(void (*)(void))set_dtype, METH_FASTCALL | METH_KEYWORDS,
+         "set_autocast_dtype(device_type, dtype)\n--\n\nSets that dtype; any dtype is accepted."},
         {"_is_any_autocast_enabled", is_any_enabled, METH_NOARGS,
          "_is_any_autocast_enabled()\n--\n\nWhether autocast is on for any device type."},
         {"is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS,
@@ -732,8 +598,8 @@ int autocast_init(PyObject *module) {
         {"clear_autocast_cache", clear, METH_NOARGS, "clear_autocast_cache()\n--\n\nDrops all kept weight casts of the process."},
         {"_autocast_cast", (PyCFunction)(void (*)(void))cast_argument, METH_FASTCALL,
          "_autocast_cast(tensor, dtype, /)\n--\n\nThe tensor in another dtype, a leaf weight through the cache."},
-        {"is_autocast_available", is_available, METH_O,
-         "is_autocast_available(device_type, /)\n--\n\nWhether the device type has autocast."},
+        {"is_autocast_available", (PyCFunction)(void (*)(void))is_available, METH_FASTCALL | METH_KEYWORDS,
+         "is_autocast_available(device_type)\n--\n\nWhether the device type has autocast."},
         {NULL, NULL, 0, NULL},
     };
     kw_device_type = PyUnicode_InternFromString("device_type");

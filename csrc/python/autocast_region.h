@@ -19,6 +19,10 @@ int autocast_apply(const OpRow *row, Arg *arg, AutocastKeep *keep);
 void autocast_keep_done(AutocastKeep *keep);
 /* The exception for a policy that refuses; dtypes as amp_policy_target got them. Returns -1. */
 int autocast_raise(const char *name, const PolicyResult *r, const int8_t *dtypes);
+/* The tensor in another dtype, a leaf weight through the cache; new reference. */
+Tensor *autocast_cached_cast(Tensor *t, int dtype, AutocastDevice device);
+/* Drops all kept casts of the process. */
+void autocast_cache_clear(void);
 int policy_table_init(PyObject *module);
 /* Notes a leaf whose casts are kept, so that they are freed when the cache is emptied. */
 void region_remember(Tensor *t);

@@ -311,6 +311,11 @@ int run_TERNARY(OpCall *c) {
     if (c->row->op == OP_lerp && check_lerp(t) < 0) {
         return -1;
     }
+    if (c->row->op == OP_addcdiv && amp_is_integral(t[1]->v.dtype) && amp_is_integral(t[2]->v.dtype)) {
+        PyErr_SetString(PyExc_RuntimeError, "addcdiv: Integer division with addcdiv is no longer supported: convert one of the "
+                                            "divided tensors to a floating dtype");
+        return -1;
+    }
     int common = promote_tensors(3, t);
 
     if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {

@@ -201,8 +201,16 @@ static PyObject *get_level(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignore
     return PyUnicode_FromString(amp_level_name(level));
 }
 
-static PyObject *set_level(PyObject *Py_UNUSED(self), PyObject *o) {
+static PyObject *set_level(PyObject *Py_UNUSED(self), PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"precision", NULL};
+    PyObject *o;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:set_float32_matmul_precision", names, &o)) {
+        return NULL;
+    }
     const char *name = PyUnicode_Check(o) ? c_string(o) : PyBytes_Check(o) ? PyBytes_AS_STRING(o) : NULL;
+    if (name && PyBytes_Check(o) && strlen(name) != (size_t)PyBytes_GET_SIZE(o)) {
+        name = "";
+    }
     if (!name) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_RuntimeError, "set_float32_matmul_precision expects a str, but got %s", Py_TYPE(o)->tp_name);
@@ -420,8 +428,8 @@ static PyMethodDef functions[] = {
     {"get_float32_matmul_precision", get_level, METH_NOARGS,
      "get_float32_matmul_precision()\n--\n\n'highest', 'high' or 'medium'. Raises RuntimeError where fp32_precision settings "
      "contradict the level."},
-    {"set_float32_matmul_precision", set_level, METH_O,
-     "set_float32_matmul_precision(precision, /)\n--\n\nHow fp32 products are formed, for the process: 'highest' in fp32; 'high' "
+    {"set_float32_matmul_precision", (PyCFunction)(void (*)(void))set_level, METH_VARARGS | METH_KEYWORDS,
+     "set_float32_matmul_precision(precision)\n--\n\nHow fp32 products are formed, for the process: 'highest' in fp32; 'high' "
      "with inputs rounded to TF32; 'medium' with inputs rounded to TF32 on cuda and to bf16 on the CPU. Any other string warns "
      "and changes nothing. Raises RuntimeError for what is no string."},
     {"_get_cublas_allow_fp16_reduced_precision_reduction", get_fp16_reductions, METH_NOARGS,

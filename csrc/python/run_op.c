@@ -422,7 +422,7 @@ static int deliver_output(OpCall *c) {
         return 0;
     }
     if (c->row->derivative == d_composite && c->inplace) {
-        if (call_copy(c->out, c->result[0]) < 0) {
+        if (check_castable(c, c->result[0]->v.dtype, c->out->v.dtype) < 0 || call_copy(c->out, c->result[0]) < 0) {
             return -1;
         }
     } else {
