@@ -4,6 +4,7 @@
 #include "args.h"
 #include "classes.h"
 #include "derivatives/derivatives.h"
+#include "op_docs.h"
 #include "run_op.h"
 #include "tensor_methods.h"
 
@@ -65,6 +66,10 @@ static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *c
         Arg arg[MAX_ARGS];
         args_begin(&frame);
         int ok = args_parse(row, self, args, nargs, kwnames, &frame, arg, next < 0);
+        if (ok > 0 && variant == 2 && row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
+            PyErr_Format(PyExc_TypeError, "%s_() got an unexpected keyword argument 'out'", row->name);
+            ok = -1;
+        }
         PyObject *result = ok > 0 ? run_op(row, arg, variant == 2) : NULL;
         args_done(&frame);
         if (ok || next < 0) {
@@ -135,6 +140,17 @@ static void link_overloads(void) {
     }
 }
 
+/* The docstring of the name that row i is the first of. */
+static char *doc_of(int variant, int i, DocKind kind) {
+    enum { MAX_OVERLOADS = 8 };
+    const OpRow *rows[MAX_OVERLOADS];
+    int n = 0;
+    for (int k = i; k >= 0 && n < MAX_OVERLOADS; k = next_overload[variant][k]) {
+        rows[n++] = &amp_rows[k];
+    }
+    return op_doc(rows, n, kind);
+}
+
 int op_entries_methods(PyMethodDef *out, int limit) {
     int n = 0;
     for (int i = 0; i < OP_COUNT; i++) {
@@ -147,7 +163,7 @@ int op_entries_methods(PyMethodDef *out, int limit) {
                 return -1;
             }
             char *name = keep_text(inplace ? "%s%s_" : "%s%s", amp_rows[i].name, "");
-            char *doc = keep_text("%s(%s)", amp_rows[i].name, amp_rows[i].signature);
+            char *doc = doc_of(1 + inplace, i, inplace ? DOC_INPLACE : DOC_METHOD);
             if (!name || !doc) {
                 PyErr_NoMemory();
                 return -1;
@@ -165,7 +181,7 @@ static int add_rows(PyObject *sub, int variant) {
             continue;
         }
         PyMethodDef *def = PyMem_Malloc(sizeof *def); /* lives as long as the process */
-        char *doc = keep_text("%s(%s)", amp_rows[i].name, amp_rows[i].signature);
+        char *doc = doc_of(variant, i, DOC_FUNCTION);
         PyObject *code = PyLong_FromLong(i | variant << 16);
         PyObject *module_name = PyUnicode_FromString("ampnative");
         PyObject *function = NULL;

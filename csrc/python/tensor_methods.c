@@ -496,7 +496,7 @@ static PyMethodDef own_methods[] = {
 };
 
 int tensor_add_slots(PyType_Slot *slots, int n, int limit) {
-    enum { METHOD_LIMIT = 512 };
+    enum { METHOD_LIMIT = 1024 };
     static PyMethodDef methods[METHOD_LIMIT];
     int m = op_entries_methods(methods, METHOD_LIMIT);
     if (m < 0) {
