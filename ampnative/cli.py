@@ -1,4 +1,4 @@
-"""The command line: ``ampnative recipe``, ``ampnative policies``, ``ampnative info``, ``ampnative run``."""
+"""The command line: ``ampnative recipe``, ``ampnative policies``, ``ampnative bench``, ``ampnative info``, ``ampnative run``."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args[:1] == ["run"]:
             return _run(args[1:])
+        if args[:1] == ["bench"]:
+            from .bench import main as bench
+
+            return bench(args[1:])
         if not args:
             _parser().print_help(sys.stderr)
             return 2
@@ -183,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     info.set_defaults(function=_info, parser=info)
 
+    commands.add_parser("bench", help="time training workloads, against PyTorch where it is installed", add_help=False)
     commands.add_parser("run", help="run a PyTorch script unchanged", add_help=False)
     return parser
 
