@@ -5,7 +5,7 @@ autocast, their gradients and their docstrings come from there.
 """
 
 from . import _core_check  # isort: skip  first, so that a missing core is named
-from . import _C, amp, autograd, backends, cpu, cuda, debug, nn, optim, random, serialization, utils
+from . import _C, amp, autograd, backends, cpu, cuda, debug, nn, optim, random, return_types, serialization, special, utils
 from ._C import (
     Generator,
     Size,

@@ -11,7 +11,9 @@ from . import debug as debug
 from . import nn as nn
 from . import optim as optim
 from . import random as random
+from . import return_types as return_types
 from . import serialization as serialization
+from . import special as special
 from . import utils as utils
 from ._C import Generator as Generator
 from ._C import Size as Size

@@ -61,7 +61,8 @@ typedef struct Backend {
      * var std: num[0] = correction, two-pass. vector_norm: num[0] = order (inf, -inf, 0, 1, 2, p); a 2-norm does not overflow when
      * the result fits. The OP_x_dim rows and their OP_x twins are treated alike. */
     Slot reduce;
-    /* cumsum, cumprod along the single dimension in `dims`; out dtype = in dtype (16 bits: the running value stays fp32). */
+    /* cumsum, cumprod, logcumsumexp along the single dimension in `dims`; out dtype = in dtype (16 bits: the running value stays fp32).
+     * cummax, cummin: out[0] values, out[1] int64 positions; of equal values the latest, from the first NaN on NaN. */
     Slot scan;
     /* out[0] = num[1] * in[0] @ in[1] + num[0] * in[2]. Views 2-d (M,K)(K,N) or 3-d with one batch; in[2] (out's shape, any strides, or
      * NULL) joins in fp32 before the single rounding; num[0] beta, num[1] alpha; beta 0 must not read in[2]. bits: in[0] and in[1]
@@ -77,8 +78,16 @@ typedef struct Backend {
      * 16 bits in fp32 per addition), 0 = assign (last wins). AMP_BAD_INDEX before anything is written. */
     Slot index_put;
     /* gather: out[0][i][j] = in[0][index[i][j]][j] for the dimension in `dims`; in[1] = int64 index, out's shape.
-     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index. AMP_BAD_POSITION: negative or too large. */
+     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index; scatter: = (the last of several stays); scatter_into:
+     * = op(out, src), num[0].i = OP_mul, OP_maximum or OP_minimum, rounded each time. AMP_BAD_POSITION: negative or too large. */
     Slot gather;
+    /* Along the dimension in `dims`; out[0] values (in[0]'s dtype), out[1] int64 positions. NaN is greatest, both zeros are equal, of
+     * equal elements the first comes first. sort: num[0].i = descending. topk: as many as out has there, num[0].i = largest. One
+     * result: kthvalue (num[0].i = k, from 1), median (lower; NaN if there is one), nanmedian, mode (smallest, its last position). */
+    Slot sort;
+    /* searchsorted: out[0] int64 or int32 = place of each in[1] in the sorted lines in[0] along its last dimension (1-d: one line for
+     * all, else in[1]'s other dimensions); in[2] NULL, or int64 positions that sort in[0]. num[0].i = right. */
+    Slot search;
     /* tril triu: num[0] = diagonal (last two dims); flip: `dims`; arange linspace eye: out[0] from num; */
     Slot arrange;
     /* nonzero: count first (extra = int64_t* count, out[0] NULL), then out[0] (count, ndim) int64. */

@@ -6,6 +6,7 @@
 #include "index.h"
 #include "list.h"
 #include "reduce.h"
+#include "sort.h"
 
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);

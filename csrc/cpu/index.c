@@ -1,4 +1,4 @@
-/* Advanced indexing: index, index_put, gather, scatter_add. Every index is checked before anything is written. */
+/* Advanced indexing: index, index_put, gather, scatters. Every index is checked before anything is written. */
 #include "cast.h"
 #include "elementwise.h"
 #include "index.h"
@@ -167,7 +167,7 @@ Status amp_index_put(const Call *call) {
     return AMP_OK;
 }
 
-/* ---- gather and scatter_add ---- */
+/* ---- gather and scatters ---- */
 
 static Status gather(const Call *call) {
     const View *in = call->in[0], *index = call->in[1], *out = call->out[0];
@@ -190,25 +190,74 @@ static Status gather(const Call *call) {
     return AMP_OK;
 }
 
-static Status scatter_add(const Call *call) {
-    const View *src = call->in[0], *index = call->in[1], *out = call->out[0];
+/* Where a scatter writes: out at index along `dim`, src read in step (one value everywhere: strides 0). */
+typedef struct Scatter {
+    const View *index;
+    Odometer o; /* src, index, out */
+    int64_t step;
+} Scatter;
+
+static Status plan_scatter(Scatter *s, const Call *call) {
+    const View *src = call->in[0], *out = call->out[0];
     int dim = amp_first_dim(call->dims);
     int64_t size = out->ndim ? out->shape[dim] : 1;
-    int64_t step = out->ndim ? out->stride[dim] * (int64_t)amp_itemsize(out->dtype) : 0;
-    Status status = check_indices(index, size, false);
-    if (status != AMP_OK) return status;
-    Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
-    odometer_add(&o, src, 0, src->data);
-    odometer_add(&o, index, 0, index->data);
-    odometer_add(&o, out, 0, out->data);
-    if (index->ndim) o.step[2][dim] = 0;
-    for (int64_t i = 0; i < index->numel; i++) {
-        int64_t k = read_index(o.ptr[1]);
-        add_one(out->dtype, o.ptr[2] + k * step, o.ptr[0]);
-        odometer_next(&o);
-    }
-    return AMP_OK;
+    s->index = call->in[1];
+    s->step = out->ndim ? out->stride[dim] * (int64_t)amp_itemsize(out->dtype) : 0;
+    odometer_start(&s->o, s->index->ndim, s->index->shape);
+    odometer_add(&s->o, src, 0, src->data);
+    odometer_add(&s->o, s->index, 0, s->index->data);
+    odometer_add(&s->o, out, 0, out->data);
+    if (s->index->ndim) s->o.step[2][dim] = 0;
+    return check_indices(s->index, size, false);
 }
 
-Status amp_gather(const Call *call) { return call->op == OP_scatter_add ? scatter_add(call) : gather(call); }
+static Status scatter_add(const Call *call) {
+    Scatter s;
+    Status status = plan_scatter(&s, call);
+    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
+        add_one(call->out[0]->dtype, s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step, s.o.ptr[0]);
+        odometer_next(&s.o);
+    }
+    return status;
+}
+
+/* In order: of several values for one place the last stays. */
+static Status scatter(const Call *call) {
+    Scatter s;
+    size_t item = amp_itemsize(call->out[0]->dtype);
+    Status status = plan_scatter(&s, call);
+    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
+        memcpy(s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step, s.o.ptr[0], item);
+        odometer_next(&s.o);
+    }
+    return status;
+}
+
+/* out = op(out, src) in the compute format, rounded each time: num[0].i is OP_mul, OP_maximum or OP_minimum. */
+static Status scatter_reduce(const Call *call) {
+    Scatter s;
+    int dtype = call->out[0]->dtype, compute = amp_compute_dtype(dtype);
+    Kernel kernel = amp_find_kernel(compute, (int)call->num[0].i);
+    Status status = kernel ? plan_scatter(&s, call) : AMP_BAD_DTYPE;
+    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
+        _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
+        char *to = s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step;
+        amp_convert(dtype, to, 0, compute, a, 0, 1);
+        amp_convert(dtype, s.o.ptr[0], 0, compute, b, 0, 1);
+        const char *in[2] = {a, b};
+        kernel(in, a, 1, 0, &(Params){.zero_divisor = NULL});
+        amp_convert(compute, a, 0, dtype, to, 0, 1);
+        odometer_next(&s.o);
+    }
+    return status;
+}
+
+Status amp_gather(const Call *call) {
+    switch (call->op) {
+    case OP_scatter_add: return scatter_add(call);
+    case OP_scatter:
+    case OP_scatter_value: return scatter(call);
+    case OP_scatter_into: return scatter_reduce(call);
+    default: return gather(call);
+    }
+}
