@@ -110,6 +110,44 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return input.narrow(dim, start, length).clone()
 
 
+# ---- other shapes in place ----
+
+
+def _reshaped(input: Tensor, name: str, view: Tensor) -> Tensor:
+    """The tensor itself, which from now on is what its view is."""
+    if input.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError(f"{name}: a tensor that requires grad can't change its shape in place. Use the result of {name[:-1]} instead")
+    input.data = view
+    return input
+
+
+@_names.method
+def squeeze_(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Drops dimensions of size 1 in place; not of a tensor that requires grad (RuntimeError)."""
+    return _reshaped(input, "squeeze_", input.detach().squeeze() if dim is None else input.detach().squeeze(dim))
+
+
+@_names.method
+def unsqueeze_(input: Tensor, dim: int) -> Tensor:
+    """Adds a dimension of size 1 in place; not to a tensor that requires grad (RuntimeError)."""
+    return _reshaped(input, "unsqueeze_", input.detach().unsqueeze(dim))
+
+
+@_names.method
+def transpose_(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Swaps two dimensions in place; not of a tensor that requires grad (RuntimeError)."""
+    return _reshaped(input, "transpose_", input.detach().transpose(dim0, dim1))
+
+
+@_names.method
+def t_(input: Tensor) -> Tensor:
+    """Transposes a matrix in place; not one that requires grad (RuntimeError)."""
+    return _reshaped(input, "t_", input.detach().t())
+
+
+Tensor.swapaxes_ = Tensor.swapdims_ = transpose_
+
+
 # ---- writes into a copy ----
 
 

@@ -185,6 +185,21 @@ def test_least_dimensions(device):
     assert len(torch.atleast_2d(x, x)) == 2
 
 
+def test_other_shapes_in_place(device):
+    x = cube(device)
+    address, base = x.data_ptr(), x[1]
+    assert x.unsqueeze_(1) is x and x.shape == (2, 1, 3, 4) and x.data_ptr() == address
+    assert x.squeeze_().transpose_(0, 2).shape == (4, 3, 2) and x.stride() == (1, 4, 12)
+    x.zero_()
+    assert base.sum().item() == 0
+    assert torch.ones(2, 3, device=device).t_().shape == (3, 2) and torch.ones(1, 3).squeeze_(0).shape == (3,)
+    y = torch.ones(2, device=device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        y.unsqueeze_(0)
+    with torch.no_grad():
+        assert y.unsqueeze_(0).shape == (1, 2)
+
+
 def test_refusals(device):
     x = cube(device)
     for call, error in (

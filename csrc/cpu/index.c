@@ -37,11 +37,17 @@ static void odometer_next(Odometer *o) {
     }
 }
 
+/* A dimension of stride 0 shows the same indices again. */
 static Status check_indices(const View *index, int64_t size, bool from_end) {
     Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
+    int64_t shape[AMP_MAX_DIMS], count = index->numel ? 1 : 0;
+    for (int d = 0; d < index->ndim; d++) {
+        shape[d] = index->stride[d] == 0 && index->shape[d] ? 1 : index->shape[d];
+        count *= shape[d];
+    }
+    odometer_start(&o, index->ndim, shape);
     odometer_add(&o, index, 0, index->data);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < count; i++) {
         int64_t k = read_index(o.ptr[0]);
         if (k < (from_end ? -size : 0) || k >= size) return from_end ? AMP_BAD_INDEX : AMP_BAD_POSITION;
         odometer_next(&o);
@@ -167,97 +173,118 @@ Status amp_index_put(const Call *call) {
     return AMP_OK;
 }
 
-/* ---- gather and scatters ---- */
+/* ---- gather and scatters ----
+ *
+ * All views have the index's shape, apart from one, the table (input of gather, output of scatters), which the index moves through
+ * along `dim`. The last dimension is walked by the inner loops below, the others by the odometer. */
+enum { TABLE, OTHER, INDEX };
+typedef struct Places {
+    Odometer o; /* the outer dimensions */
+    int64_t runs, length;
+    int64_t inner[3]; /* bytes between neighbours of a run; of the table: as far as the index does not move it */
+    int64_t step;     /* bytes per unit of the index */
+    int dtype;
+} Places;
 
-static Status gather(const Call *call) {
-    const View *in = call->in[0], *index = call->in[1], *out = call->out[0];
-    int dim = amp_first_dim(call->dims);
-    int64_t size = in->ndim ? in->shape[dim] : 1, item = (int64_t)amp_itemsize(in->dtype),
-            step = in->ndim ? in->stride[dim] * item : 0;
-    Status status = check_indices(index, size, false);
-    if (status != AMP_OK) return status;
-    Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
-    odometer_add(&o, in, 0, in->data);
-    odometer_add(&o, index, 0, index->data);
-    odometer_add(&o, out, 0, out->data);
-    if (index->ndim) o.step[0][dim] = 0; /* along `dim` the index moves the source */
-    for (int64_t i = 0; i < index->numel; i++) {
-        int64_t k = read_index(o.ptr[1]);
-        memcpy(o.ptr[2], o.ptr[0] + k * step, (size_t)item);
-        odometer_next(&o);
+static Status plan_places(Places *p, const View *table, const View *other, const View *index, uint64_t dims) {
+    int dim = amp_first_dim(dims), last = index->ndim - 1;
+    const View *view[3] = {table, other, index};
+    int64_t item = (int64_t)amp_itemsize(table->dtype);
+    p->dtype = table->dtype;
+    p->step = table->ndim ? table->stride[dim] * item : 0;
+    odometer_start(&p->o, last < 0 ? 0 : last, index->shape);
+    for (int v = 0; v < 3; v++) {
+        odometer_add(&p->o, view[v], 0, view[v]->data);
+        p->inner[v] = last < 0 ? 0 : view[v]->stride[last] * (int64_t)amp_itemsize(view[v]->dtype);
+    }
+    if (dim < last) p->o.step[TABLE][dim] = 0;
+    if (dim == last) p->inner[TABLE] = 0;
+    p->length = last < 0 ? 1 : index->shape[last];
+    p->runs = p->length ? index->numel / p->length : 0;
+    return check_indices(index, table->ndim ? table->shape[dim] : 1, false);
+}
+
+/* Where element i of the run stands in the table. */
+static inline char *place(const Places *p, int64_t i) {
+    return p->o.ptr[TABLE] + i * p->inner[TABLE] + read_index(p->o.ptr[INDEX] + i * p->inner[INDEX]) * p->step;
+}
+static inline char *counterpart(const Places *p, int64_t i) { return p->o.ptr[OTHER] + i * p->inner[OTHER]; }
+
+/* One index for the whole run, dense on both sides. */
+static bool is_block(const Places *p) {
+    int64_t item = (int64_t)amp_itemsize(p->dtype);
+    return p->inner[INDEX] == 0 && p->inner[TABLE] == item && p->inner[OTHER] == item && p->length > 1;
+}
+
+#define EACH_RUN(p) for (int64_t run = 0; run < (p)->runs; run++, odometer_next(&(p)->o))
+
+#define MOVE_RUN(bytes) \
+    case bytes: \
+        for (int64_t i = 0; i < p->length; i++) \
+            memcpy(to_table ? place(p, i) : counterpart(p, i), to_table ? counterpart(p, i) : place(p, i), bytes); \
+        break;
+static inline __attribute__((always_inline)) void move_run(const Places *p, bool to_table) {
+    switch (amp_itemsize(p->dtype)) {
+        MOVE_RUN(1)
+        MOVE_RUN(2)
+        MOVE_RUN(4)
+        MOVE_RUN(8)
+        MOVE_RUN(16)
+    default: break;
+    }
+}
+
+/* Of several values for one place the last stays. */
+static void move_places(Places *p, bool to_table) {
+    size_t bytes = amp_itemsize(p->dtype) * (size_t)p->length;
+    if (is_block(p)) {
+        EACH_RUN(p) memcpy(to_table ? place(p, 0) : counterpart(p, 0), to_table ? counterpart(p, 0) : place(p, 0), bytes);
+    } else if (to_table) {
+        EACH_RUN(p) move_run(p, true);
+    } else {
+        EACH_RUN(p) move_run(p, false);
+    }
+}
+
+/* table = op(table, other) in the compute format, rounded each time. */
+static void combine_one(int dtype, Kernel kernel, char *to, const char *from) {
+    _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
+    int compute = amp_compute_dtype(dtype);
+    const char *in[2] = {a, b};
+    amp_convert(dtype, to, 0, compute, a, 0, 1);
+    amp_convert(dtype, from, 0, compute, b, 0, 1);
+    kernel(in, a, 1, 0, &(Params){.zero_divisor = NULL});
+    amp_convert(compute, a, 0, dtype, to, 0, 1);
+}
+
+static void combine_block(const Places *p, Kernel kernel) {
+    const char *in[2] = {place(p, 0), counterpart(p, 0)};
+    kernel(in, place(p, 0), p->length, 0, &(Params){.zero_divisor = NULL});
+}
+
+static Status combine_places(Places *p, int op) {
+    int compute = amp_compute_dtype(p->dtype);
+    Kernel kernel = amp_find_kernel(compute, op);
+    if (!kernel) return AMP_BAD_DTYPE;
+    if (compute == p->dtype && is_block(p)) {
+        EACH_RUN(p) combine_block(p, kernel);
+    } else if (p->dtype == AMP_FLOAT32 && op == OP_add) {
+        EACH_RUN(p) for (int64_t i = 0; i < p->length; i++) add_one(AMP_FLOAT32, place(p, i), counterpart(p, i));
+    } else {
+        EACH_RUN(p) for (int64_t i = 0; i < p->length; i++) combine_one(p->dtype, kernel, place(p, i), counterpart(p, i));
     }
     return AMP_OK;
 }
 
-/* Where a scatter writes: out at index along `dim`, src read in step (one value everywhere: strides 0). */
-typedef struct Scatter {
-    const View *index;
-    Odometer o; /* src, index, out */
-    int64_t step;
-} Scatter;
-
-static Status plan_scatter(Scatter *s, const Call *call) {
-    const View *src = call->in[0], *out = call->out[0];
-    int dim = amp_first_dim(call->dims);
-    int64_t size = out->ndim ? out->shape[dim] : 1;
-    s->index = call->in[1];
-    s->step = out->ndim ? out->stride[dim] * (int64_t)amp_itemsize(out->dtype) : 0;
-    odometer_start(&s->o, s->index->ndim, s->index->shape);
-    odometer_add(&s->o, src, 0, src->data);
-    odometer_add(&s->o, s->index, 0, s->index->data);
-    odometer_add(&s->o, out, 0, out->data);
-    if (s->index->ndim) s->o.step[2][dim] = 0;
-    return check_indices(s->index, size, false);
-}
-
-static Status scatter_add(const Call *call) {
-    Scatter s;
-    Status status = plan_scatter(&s, call);
-    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
-        add_one(call->out[0]->dtype, s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step, s.o.ptr[0]);
-        odometer_next(&s.o);
-    }
-    return status;
-}
-
-/* In order: of several values for one place the last stays. */
-static Status scatter(const Call *call) {
-    Scatter s;
-    size_t item = amp_itemsize(call->out[0]->dtype);
-    Status status = plan_scatter(&s, call);
-    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
-        memcpy(s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step, s.o.ptr[0], item);
-        odometer_next(&s.o);
-    }
-    return status;
-}
-
-/* out = op(out, src) in the compute format, rounded each time: num[0].i is OP_mul, OP_maximum or OP_minimum. */
-static Status scatter_reduce(const Call *call) {
-    Scatter s;
-    int dtype = call->out[0]->dtype, compute = amp_compute_dtype(dtype);
-    Kernel kernel = amp_find_kernel(compute, (int)call->num[0].i);
-    Status status = kernel ? plan_scatter(&s, call) : AMP_BAD_DTYPE;
-    for (int64_t i = 0; status == AMP_OK && i < s.index->numel; i++) {
-        _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
-        char *to = s.o.ptr[2] + read_index(s.o.ptr[1]) * s.step;
-        amp_convert(dtype, to, 0, compute, a, 0, 1);
-        amp_convert(dtype, s.o.ptr[0], 0, compute, b, 0, 1);
-        const char *in[2] = {a, b};
-        kernel(in, a, 1, 0, &(Params){.zero_divisor = NULL});
-        amp_convert(compute, a, 0, dtype, to, 0, 1);
-        odometer_next(&s.o);
-    }
-    return status;
-}
-
 Status amp_gather(const Call *call) {
+    Places p;
+    bool writes = call->op != OP_gather;
+    const View *table = writes ? call->out[0] : call->in[0], *other = writes ? call->in[0] : call->out[0];
+    Status status = plan_places(&p, table, other, call->in[1], call->dims);
+    if (status != AMP_OK) return status;
     switch (call->op) {
-    case OP_scatter_add: return scatter_add(call);
-    case OP_scatter:
-    case OP_scatter_value: return scatter(call);
-    case OP_scatter_into: return scatter_reduce(call);
-    default: return gather(call);
+    case OP_scatter_add: return combine_places(&p, OP_add);
+    case OP_scatter_into: return combine_places(&p, (int)call->num[0].i);
+    default: move_places(&p, writes); return AMP_OK;
     }
 }

@@ -17,13 +17,15 @@ static double log_add(double a, double b) {
     return high == low && fabs(high) == (double)INFINITY ? high : high + log1p(exp(low - high));
 }
 
+/* A line goes through strips in the compute format: input converted, running values converted back. */
 static void log_sum_line(const Scan *s, char *const *ptr) {
     const Lines *l = &s->lines;
-    double running = -(double)INFINITY, x;
-    for (int64_t j = 0; j < l->length; j++) {
-        amp_convert(l->dtype[0], ptr[0] + j * l->along[0], 0, AMP_FLOAT64, (char *)&x, 0, 1);
-        running = log_add(running, x);
-        amp_convert(AMP_FLOAT64, (const char *)&running, 0, l->dtype[1], ptr[1] + j * l->along[1], 0, 1);
+    double running = -(double)INFINITY, x[AMP_STRIP];
+    for (int64_t j = 0; j < l->length; j += AMP_STRIP) {
+        int64_t n = l->length - j < AMP_STRIP ? l->length - j : AMP_STRIP;
+        amp_convert(l->dtype[0], ptr[0] + j * l->along[0], l->along[0], AMP_FLOAT64, (char *)x, sizeof *x, n);
+        for (int64_t i = 0; i < n; i++) x[i] = running = log_add(running, x[i]);
+        amp_convert(AMP_FLOAT64, (const char *)x, sizeof *x, l->dtype[1], ptr[1] + j * l->along[1], l->along[1], n);
     }
 }
 
@@ -31,14 +33,19 @@ static void log_sum_line(const Scan *s, char *const *ptr) {
 #define EXTREME_LINE(NAME, T) \
     static void NAME(const Scan *s, char *const *ptr) { \
         const Lines *l = &s->lines; \
-        T best = 0, x; \
+        T best = 0, x[AMP_STRIP]; \
         int64_t position = 0; \
         bool max = s->op == OP_cummax; \
-        for (int64_t j = 0; j < l->length; j++) { \
-            amp_convert(l->dtype[0], ptr[0] + j * l->along[0], 0, s->type, (char *)&x, 0, 1); \
-            if (j == 0 || x != x || (best == best && (max ? x >= best : x <= best))) best = x, position = j; \
-            amp_convert(s->type, (const char *)&best, 0, l->dtype[1], ptr[1] + j * l->along[1], 0, 1); \
-            memcpy(ptr[2] + j * l->along[2], &position, sizeof position); \
+        for (int64_t j = 0; j < l->length; j += AMP_STRIP) { \
+            int64_t n = l->length - j < AMP_STRIP ? l->length - j : AMP_STRIP; \
+            amp_convert(l->dtype[0], ptr[0] + j * l->along[0], l->along[0], s->type, (char *)x, sizeof *x, n); \
+            if (j == 0) best = x[0]; \
+            for (int64_t i = 0; i < n; i++) { \
+                if (x[i] != x[i] || (best == best && (max ? x[i] >= best : x[i] <= best))) best = x[i], position = j + i; \
+                x[i] = best; \
+                memcpy(ptr[2] + (j + i) * l->along[2], &position, sizeof position); \
+            } \
+            amp_convert(s->type, (const char *)x, sizeof *x, l->dtype[1], ptr[1] + j * l->along[1], l->along[1], n); \
         } \
     }
 EXTREME_LINE(extreme_i64, int64_t)

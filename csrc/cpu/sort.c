@@ -45,24 +45,48 @@ static bool key_format(int dtype, KeyFormat *f) {
     }
 }
 
+static inline uint64_t all_bits(int width) { return UINT64_MAX >> (64 - 8 * width); }
+
 static inline uint64_t load_bits(const char *p, int width) {
     uint64_t u = 0;
     memcpy(&u, p, (size_t)width); /* the machine is little-endian: the value lies in the low bytes */
     return u;
 }
 
-static inline uint64_t make_key(const KeyFormat *f, uint64_t bits) {
-    uint64_t all = f->width == 8 ? UINT64_MAX : ((uint64_t)1 << 8 * f->width) - 1;
+static inline __attribute__((always_inline)) uint64_t make_key(const KeyFormat *f, int width, const char *p) {
+    uint64_t bits = load_bits(p, width), size = bits & ~f->sign;
     if (!f->infinity) return bits ^ f->sign;
-    uint64_t size = bits & ~f->sign;
-    if (size > f->infinity) return all;
+    if (size > f->infinity) return all_bits(width);
     if (size == 0) bits = 0;
-    return bits & f->sign ? ~bits & all : bits | f->sign;
+    return bits & f->sign ? ~bits & all_bits(width) : bits | f->sign;
 }
 
-static void load_items(const KeyFormat *f, const char *p, int64_t step, int64_t n, bool descending, Item *items) {
-    uint64_t turn = !descending ? 0 : f->width == 8 ? UINT64_MAX : ((uint64_t)1 << 8 * f->width) - 1;
-    for (int64_t i = 0; i < n; i++, p += step) items[i] = (Item){make_key(f, load_bits(p, f->width)) ^ turn, i};
+/* Code for each width, so that the loads are single instructions. */
+#define BY_WIDTH(f, CALL) \
+    switch ((f)->width) { \
+    case 1: CALL(1); break; \
+    case 2: CALL(2); break; \
+    case 4: CALL(4); break; \
+    default: CALL(8); break; \
+    }
+
+/* A line of elements as keys; `turn` is added bit by bit: all ones for a descending order. */
+typedef struct Source {
+    const KeyFormat *format;
+    const char *data;
+    int64_t step, n;
+    uint64_t turn;
+} Source;
+
+static inline __attribute__((always_inline)) void load_width(const Source *s, int width, Item *items) {
+    const char *p = s->data;
+    for (int64_t i = 0; i < s->n; i++, p += s->step) items[i] = (Item){make_key(s->format, width, p) ^ s->turn, i};
+}
+
+static void load_items(const Source *s, Item *items) {
+#define LOAD(width) load_width(s, width, items)
+    BY_WIDTH(s->format, LOAD)
+#undef LOAD
 }
 
 /* ---- sorting ---- */
@@ -127,20 +151,45 @@ static inline bool not_after(Item a, Item last) { return a.key < last.key || (a.
 
 /* The first k items in order, at the beginning of a. */
 static void take_first(Item *a, Item *spare, int64_t n, int64_t k, int width) {
-    if (k < n && k > 0) {
+    if (k < n && k > 0 && n > FEW) {
         Item last = select_item(a, spare, n, k - 1, width);
         int64_t m = 0;
         for (int64_t i = 0; i < n; i++)
             if (not_after(a[i], last)) a[m++] = a[i];
+        n = k;
     }
-    sort_items(a, spare, k, width);
+    sort_items(a, spare, n, width);
+}
+
+/* Few of many: the elements pass by, and what is not before the k-th of those seen so far is dropped at once. Room for 2 k + MARGIN. */
+enum { MARGIN = 64 };
+static inline __attribute__((always_inline)) int64_t sieve_width(const Source *s, int width, Item *kept, Item *spare, int64_t k) {
+    const char *p = s->data;
+    int64_t m = 0;
+    uint64_t bound = UINT64_MAX;
+    bool bounded = false;
+    for (int64_t i = 0; i < s->n; i++, p += s->step) {
+        uint64_t key = make_key(s->format, width, p) ^ s->turn;
+        if (bounded && key >= bound) continue; /* an equal one that comes later is after it */
+        kept[m++] = (Item){key, i};
+        if (m < 2 * k + MARGIN) continue;
+        take_first(kept, spare, m, k, width);
+        m = k, bound = kept[k - 1].key, bounded = true;
+    }
+    return m;
+}
+
+static void sieve(const Source *s, Item *kept, Item *spare, int64_t k) {
+    int64_t m = 0;
+#define SIEVE(width) m = sieve_width(s, width, kept, spare, k)
+    BY_WIDTH(s->format, SIEVE)
+#undef SIEVE
+    take_first(kept, spare, m, k, s->format->width);
 }
 
 /* ---- one value per line ---- */
 
-static bool is_nan_key(const KeyFormat *f, uint64_t key) {
-    return f->infinity && key == (f->width == 8 ? UINT64_MAX : ((uint64_t)1 << 8 * f->width) - 1);
-}
+static bool is_nan_key(const KeyFormat *f, uint64_t key) { return f->infinity && key == all_bits(f->width); }
 
 /* The middle element, the lower of two. A NaN is the median of a line that has one; nanmedian looks at the others only. */
 static Item median_item(const KeyFormat *f, const Item *a, Item *spare, int64_t n, bool skip_nan) {
@@ -188,10 +237,17 @@ static void order_line(const Sorting *s, Item *items, Item *spare) {
     }
 }
 
+/* k of the line are so few that the rest need not be kept. */
+static bool sifts(const Sorting *s) { return s->op == OP_topk && s->k > 0 && 8 * s->k + 4 * MARGIN < s->lines.length; }
+
 static void sort_range(void *context, int64_t begin, int64_t end) {
     Sorting *s = context;
     const Lines *l = &s->lines;
-    Item *items = malloc((size_t)l->length * 2 * sizeof *items);
+    bool few = sifts(s);
+    int64_t room = few ? 2 * s->k + MARGIN : l->length;
+    Source source = {.format = &s->format, .step = l->along[0], .n = l->length};
+    if (s->descending) source.turn = all_bits(s->format.width);
+    Item *items = malloc((size_t)room * 2 * sizeof *items);
     if (!items) {
         atomic_store(&s->no_memory, true);
         return;
@@ -199,8 +255,13 @@ static void sort_range(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         char *ptr[AMP_MAX_LINE_VIEWS];
         amp_line_at(l, i, ptr);
-        load_items(&s->format, ptr[0], l->along[0], l->length, s->descending, items);
-        order_line(s, items, items + l->length);
+        source.data = ptr[0];
+        if (few) {
+            sieve(&source, items, items + room, s->k);
+        } else {
+            load_items(&source, items);
+            order_line(s, items, items + room);
+        }
         for (int64_t j = 0; j < s->results; j++) {
             memcpy(ptr[1] + j * l->along[1], ptr[0] + items[j].position * l->along[0], (size_t)s->format.width);
             memcpy(ptr[2] + j * l->along[2], &items[j].position, sizeof items[j].position);
