@@ -145,7 +145,8 @@ def t_(input: Tensor) -> Tensor:
     return _reshaped(input, "t_", input.detach().t())
 
 
-Tensor.swapaxes_ = Tensor.swapdims_ = transpose_
+for _name in ("swapaxes_", "swapdims_"):
+    setattr(Tensor, _name, transpose_)
 
 
 # ---- writes into a copy ----
@@ -225,7 +226,7 @@ def repeat_interleave(
     if dim is None:
         input, dim = input.reshape(-1), 0
     dim = _dim(dim, input.dim())
-    if isinstance(repeats, int) and not isinstance(repeats, bool):
+    if isinstance(repeats, int):
         if repeats < 0:
             raise RuntimeError(f"Repeats must be non-negative, got {repeats}")
         shape = list(input.shape)
@@ -352,12 +353,12 @@ def _triangle(row: int, col: int, offset: int, lower: bool, dtype: Any, device: 
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
     mask = _C.functions.ones((row, col), dtype=_C.bool)
     mask = mask.tril(offset) if lower else mask.triu(offset)
-    return mask.nonzero().t().contiguous().to(device, dtype)
+    return mask.nonzero().t().contiguous().to(device, _C.int64 if dtype is None else dtype)
 
 
 @_names.function
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = _C.int64, device: Any = "cpu", layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None
 ) -> Tensor:
     """Where the lower triangle of a (row, col) matrix stands: two rows, of row numbers and of column numbers."""
     return _triangle(row, col, offset, True, dtype, device)
@@ -365,7 +366,7 @@ def tril_indices(
 
 @_names.function
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = _C.int64, device: Any = "cpu", layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None
 ) -> Tensor:
     """Where the upper triangle of a (row, col) matrix stands."""
     return _triangle(row, col, offset, False, dtype, device)

@@ -1,6 +1,6 @@
 # Made by .ci/stubs from the module: edit that, not this.
 from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from _typeshed import structseq
 
