@@ -71,8 +71,9 @@ def test_bessel_functions(dtype):
 def test_sums_of_exponentials(dtype):
     a = tensor([0.0, 1000.0, -1000.0, math.inf, -math.inf, -math.inf, math.nan], dtype)
     b = tensor([1.0, 1000.0, -1000.5, math.inf, -math.inf, 3.0, 0.0], dtype)
-    close(torch.logaddexp(a, b), np.logaddexp(a.double().numpy(), b.double().numpy()), dtype)
-    close(torch.logaddexp2(a, b), np.logaddexp2(a.double().numpy(), b.double().numpy()), dtype)
+    with np.errstate(invalid="ignore"):
+        close(torch.logaddexp(a, b), np.logaddexp(a.double().numpy(), b.double().numpy()), dtype)
+        close(torch.logaddexp2(a, b), np.logaddexp2(a.double().numpy(), b.double().numpy()), dtype)
     x = tensor([math.inf, -math.inf]).requires_grad_()
     torch.logaddexp(x, x.detach()).sum().backward()
     assert x.grad.tolist() == [0.5, 0.5]
