@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 
 from .._C import Tensor
 from .._C.functions import where
@@ -58,12 +60,12 @@ def _inside(x: Tensor, size: int, padding_mode: int, align_corners: bool) -> Ten
 
 def _take(flat: Tensor, position: list[Tensor], sizes: tuple[int, ...]) -> Tensor:
     """Elements of flat (N, C, product of sizes) at whole positions (N, P) per dimension; 0 outside. (N, C, P)."""
-    index, outside = None, None
+    first = position[0]
+    index, outside = first.detach().new_zeros(first.shape).long(), first != first  # no NaN
     for at, size in zip(position, sizes, strict=True):
-        gone = (at < 0) | (at >= size) | at.isnan()
-        at = at.masked_fill(gone, 0.0).long()
-        index = at if index is None else index * size + at
-        outside = gone if outside is None else outside | gone
+        gone = (at < 0) | (at >= size)
+        outside = outside | gone | at.isnan()
+        index = index * size + at.masked_fill(outside, 0.0).long()
     n, points = index.shape
     shape = (n, flat.shape[1], points)
     return flat.gather(2, index.unsqueeze(1).expand(shape)).masked_fill(outside.unsqueeze(1), 0.0)
@@ -121,15 +123,12 @@ def _sample_nearest(flat: Tensor, position: list[Tensor], sizes: tuple[int, ...]
 def _sample_linear(flat: Tensor, position: list[Tensor], sizes: tuple[int, ...]) -> Tensor:
     low = [x.detach().floor() for x in position]
     share = [x - whole for x, whole in zip(position, low, strict=True)]
-    out = None
+    values = []
     for corner in itertools.product((0, 1), repeat=len(sizes)):
-        weight = None
-        for up, s in zip(corner, share, strict=True):
-            part = s if up else 1 - s
-            weight = part if weight is None else weight * part
-        value = _take(flat, [x + up for x, up in zip(low, corner, strict=True)], sizes) * weight.unsqueeze(1)
-        out = value if out is None else out + value
-    return out
+        parts = [s if up else 1 - s for up, s in zip(corner, share, strict=True)]
+        weight = functools.reduce(operator.mul, parts)
+        values.append(_take(flat, [x + up for x, up in zip(low, corner, strict=True)], sizes) * weight.unsqueeze(1))
+    return functools.reduce(operator.add, values)
 
 
 def _sample_cubic(flat: Tensor, position: list[Tensor], sizes: tuple[int, ...], padding_mode: int, align_corners: bool) -> Tensor:

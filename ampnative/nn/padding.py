@@ -15,7 +15,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * (2 * self._dims)
+        self.padding: tuple[int, ...] = (padding,) * (2 * self._dims) if isinstance(padding, int) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)

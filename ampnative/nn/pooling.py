@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from .._C import Tensor
 from . import functional as F
@@ -15,6 +16,8 @@ def _tuple(value: Any, n: int) -> tuple:
 
 
 class _MaxPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(
         self,
         kernel_size: Ints,
@@ -61,6 +64,10 @@ class MaxPool3d(_MaxPool):
 
 
 class _AvgPool(Module):
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -82,6 +89,8 @@ class AvgPool1d(_AvgPool):
 
 
 class _AvgPoolNd(_AvgPool):
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(
         self,
         kernel_size: Ints,
@@ -117,6 +126,8 @@ class AvgPool3d(_AvgPoolNd):
 
 
 class _AdaptiveAvgPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
@@ -147,6 +158,8 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 
 
 class _AdaptiveMaxPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size, self.return_indices = output_size, return_indices
@@ -178,6 +191,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 class _MaxUnpool(Module):
     _dims = 0
+    _unpool: ClassVar[Callable[..., Any]]
 
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
         super().__init__()
@@ -211,6 +225,8 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class _LPPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False) -> None:
         super().__init__()
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
@@ -242,6 +258,8 @@ class LPPool3d(_LPPool):
 
 class _FractionalMaxPool(Module):
     _dims = 0
+    _pool: ClassVar[Callable[..., Any]]
+    _random_samples: Tensor | None
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ typedef struct AdamOptions {
  *     input    [ 0 1 2 3 4 5 6 ]            first = 0 2 4   count = 3 3 3   step = 1
  *     output     |___|___|___|                                                        */
 typedef struct PoolDim {
-    int64_t in, out, step;
+    int64_t in, out, step;        /* step: 1 for averages */
     const int64_t *first, *count; /* `out` entries; PoolPlan.per_plane and in > 1: `out` for each of the N * C planes */
     const int64_t *divide;        /* averages: what this dimension adds to the divisor, as a factor; NULL: count */
 } PoolDim;

@@ -10,7 +10,7 @@
 #include "cast.h"
 #include "pooling.h"
 
-enum { GRAIN = 8 * 1024 };
+enum { GRAIN = 8 * 1024, LANES = 4 };
 
 /* ---- planes ---- */
 
@@ -88,7 +88,7 @@ static double divisor_of(const Windows *w, int64_t z, int64_t y, int64_t x) {
             for (int64_t ox = 0; ox < dim[2].out; ox++, at++)
 /* Runs over the rows of the window at hand: `start` is the position of the row's first element, `n` the number of elements. */
 #define FOR_EACH_ROW \
-    int64_t n = w->count[2][ox], sx = dim[2].step; \
+    int64_t n = w->count[2][ox]; \
     for (int64_t kz = 0; kz < w->count[0][oz]; kz++) \
         for (int64_t ky = 0, \
                      start = ((w->first[0][oz] + kz * dim[0].step) * height + w->first[1][oy]) * width + w->first[2][ox]; \
@@ -104,25 +104,32 @@ static double divisor_of(const Windows *w, int64_t z, int64_t y, int64_t x) {
             int64_t best_at = any ? (w->first[0][oz] * height + w->first[1][oy]) * width + w->first[2][ox] : 0; \
             REAL best = any ? x[best_at] : LEAST; \
             FOR_EACH_ROW { \
-                for (int64_t k = 0, p = start; k < n; k++, p += sx) { \
+                for (int64_t k = 0, p = start; k < n; k++, p += dim[2].step) { \
                     REAL v = x[p]; \
-                    bool take = v > best || v != v; \
-                    best = take ? v : best; \
-                    best_at = take ? p : best_at; \
+                    int64_t take = -(int64_t)((v > best) | (v != v)); /* all bits or none: no branch to mispredict */ \
+                    best_at ^= (best_at ^ p) & take; \
+                    best = x[best_at]; \
                 } \
             } \
             o[at] = best; \
             if (index) index[at] = best_at; \
         } \
     } \
+    /* Long rows in LANES sums, which do not wait for each other. */ \
+    static SUM sum_##K(const T *x, int64_t n) { \
+        SUM lane[LANES] = {0}, rest = 0; \
+        int64_t i = 0; \
+        for (; i + LANES <= n; i += LANES) \
+            for (int l = 0; l < LANES; l++) lane[l] += (SUM)x[i + l]; \
+        for (; i < n; i++) rest += (SUM)x[i]; \
+        return n < LANES ? rest : rest + ((lane[0] + lane[2]) + (lane[1] + lane[3])); \
+    } \
     static void average_##K(const Windows *w, const char *in, char *out) { \
         const T *x = (const T *)(const void *)in; \
         T *o = (T *)(void *)out; \
         FOR_EACH_WINDOW { \
             SUM sum = 0; \
-            FOR_EACH_ROW { \
-                for (int64_t k = 0; k < n; k++) sum += (SUM)x[start + k * sx]; \
-            } \
+            FOR_EACH_ROW sum += sum_##K(x + start, n); \
             o[at] = (REAL)SHARE(sum, divisor_of(w, oz, oy, ox)); \
         } \
     } \
@@ -132,7 +139,7 @@ static double divisor_of(const Windows *w, int64_t z, int64_t y, int64_t x) {
         FOR_EACH_WINDOW { \
             SUM part = (SUM)SHARE((SUM)g[at], divisor_of(w, oz, oy, ox)); \
             FOR_EACH_ROW { \
-                for (int64_t k = 0; k < n; k++) sums[start + k * sx] += part; \
+                for (int64_t k = 0; k < n; k++) sums[start + k] += part; \
             } \
         } \
     } \

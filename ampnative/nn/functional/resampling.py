@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import _C
@@ -55,7 +55,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 _ALIGNABLE = ("linear", "bilinear", "bicubic", "trilinear")
-_UPSAMPLE = {
+_UPSAMPLE: dict[tuple[int, str], Callable[..., Tensor]] = {
     (3, "nearest"): _C.nn.upsample_nearest1d,
     (4, "nearest"): _C.nn.upsample_nearest2d,
     (5, "nearest"): _C.nn.upsample_nearest3d,
@@ -70,7 +70,7 @@ _UPSAMPLE = {
     (4, "area"): _C.nn.adaptive_avg_pool2d,
     (5, "area"): _C.nn.adaptive_avg_pool3d,
 }
-_ANTIALIASED = {
+_ANTIALIASED: dict[str, Callable[..., Tensor]] = {
     "bilinear": _C.nn._upsample_bilinear2d_aa,
     "bicubic": _C.nn._upsample_bicubic2d_aa,
     "lanczos": _C.nn._upsample_lanczos2d_aa,
