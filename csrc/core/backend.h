@@ -35,6 +35,37 @@ typedef struct AdamOptions {
     bool nadam;
 } AdamOptions;
 
+/* ---- pooling and resampling: views are 5-d here, (N, C, D, H, W), with size 1 where the op has fewer spatial dimensions ----
+ *
+ * One spatial dimension: output i covers the input positions first[i] + k * step, k = 0 .. count[i] - 1, all inside the input.
+ *
+ *     input    [ 0 1 2 3 4 5 6 ]            first = 0 2 4   count = 3 3 3   step = 1
+ *     output     |___|___|___|                                                        */
+typedef struct PoolDim {
+    int64_t in, out, step;        /* step: 1 for averages */
+    const int64_t *first, *count; /* `out` entries; PoolPlan.per_plane and in > 1: `out` for each of the N * C planes */
+    const int64_t *divide;        /* averages: what this dimension adds to the divisor, as a factor; NULL: count */
+} PoolDim;
+typedef enum PoolKind { POOL_MAX, POOL_AVERAGE, POOL_AVERAGE_GRAD, POOL_ADD_AT, POOL_PUT_AT } PoolKind;
+typedef struct PoolPlan {
+    PoolKind kind;
+    bool per_plane;
+    int64_t divisor; /* averages: divisor of every window; 0: the product of the dimensions' factors */
+    PoolDim dim[3];
+} PoolPlan;
+
+/* One spatial dimension of a separable linear map: out[i] = sum over k of weight[i * taps + k] * in[index[i * taps + k]].
+ * weight NULL: all 1. */
+typedef struct ResampleDim {
+    int64_t in, out, taps;
+    const int64_t *index;
+    const double *weight;
+} ResampleDim;
+typedef struct ResamplePlan {
+    bool transposed; /* from a tensor of the sizes dim[].out to one of the sizes dim[].in: the derivative of the map */
+    ResampleDim dim[3];
+} ResamplePlan;
+
 typedef struct Backend {
     /* Memory. alloc returns 64-byte aligned storage (NULL: out of memory); nbytes 0 gives a valid pointer. free takes the same nbytes. */
     void *(*alloc)(size_t nbytes);
@@ -92,6 +123,15 @@ typedef struct Backend {
     Slot arrange;
     /* nonzero: count first (extra = int64_t* count, out[0] NULL), then out[0] (count, ndim) int64. */
     Slot nonzero;
+    /* extra = const PoolPlan*, see there. Index tensors are int64 and count positions inside a plane (D, H, W).
+     * POOL_MAX: out[0] = largest value of each window, NaN wins; out[1] (may be NULL) = its position, the first of equals.
+     * POOL_AVERAGE: out[0] = sum of each window / divisor. POOL_AVERAGE_GRAD: in[0] = gradient of the outputs, out[0] = the input's.
+     * POOL_ADD_AT, POOL_PUT_AT: out[0] = zeros, with in[0] added or written at in[1] in each plane, later values last;
+     * AMP_BAD_POSITION for a position outside the plane. bits: in[0] and out[0] of one dtype, not complex; sums run in fp64. */
+    Slot pool;
+    /* extra = const ResamplePlan*. out[0] = the map of in[0], one dtype, in fp64 with one rounding. Without weights and not
+     * transposed it copies elements of any dtype. */
+    Slot resample;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
      * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
      * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
