@@ -272,7 +272,7 @@ class ParameterList(Module):
 
 class ParameterDict(Module):
     """A dict of parameters by name, in the order of insertion; tensors put in become parameters, other objects stay what they
-    are. TypeError for keys that are no strings.
+    are. TypeError for keys that are no strings, KeyError for names of methods.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -282,12 +282,11 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def _attribute(self, key: Any) -> str:
-        """Names of methods are taken already: such keys are stored under the key with an underscore in front."""
         if not isinstance(key, str):
             raise TypeError(
                 f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}')"
             )
-        return "_" + key if hasattr(type(self), key) else key
+        return key
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._keys:
@@ -295,9 +294,8 @@ class ParameterDict(Module):
         return getattr(self, self._attribute(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
-        name = self._attribute(key)
+        setattr(self, self._attribute(key), _as_parameter(value))
         self._keys[key] = None
-        setattr(self, name, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
