@@ -184,9 +184,9 @@ class _Frame:
 
         with enable_grad():
             args = self._arguments()
-            with self.surroundings.again(), self.recompute_context, contextlib.suppress(_Stop):
-                with saved_tensors_hooks(pack, lambda kept: kept):
-                    self.function(*args, **self.kwargs)
+            watched = saved_tensors_hooks(pack, lambda kept: kept)
+            with self.surroundings.again(), self.recompute_context, contextlib.suppress(_Stop), watched:
+                self.function(*args, **self.kwargs)
         self._compare(found)
         self.values = dict(enumerate(found))
 
