@@ -2,19 +2,29 @@
 # ruff: noqa: F403, I001
 from . import _C as _C
 from . import _core_check as _core_check
+from . import _features as _features
+from . import accelerator as accelerator
 from . import amp as amp
 from . import autograd as autograd
 from . import backends as backends
+from . import compiler as compiler
 from . import cpu as cpu
 from . import cuda as cuda
 from . import debug as debug
+from . import distributed as distributed
+from . import func as func
+from . import jit as jit
+from . import mps as mps
 from . import nn as nn
 from . import optim as optim
 from . import random as random
 from . import return_types as return_types
 from . import serialization as serialization
 from . import special as special
+from . import testing as testing
 from . import utils as utils
+from . import version as version
+from . import xpu as xpu
 from ._C import Generator as Generator
 from ._C import Size as Size
 from ._C import Tensor as Tensor
@@ -55,6 +65,15 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
+from ._switches import get_num_interop_threads as get_num_interop_threads
+from ._switches import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from ._switches import is_warn_always_enabled as is_warn_always_enabled
+from ._switches import set_deterministic_debug_mode as set_deterministic_debug_mode
+from ._switches import set_num_interop_threads as set_num_interop_threads
+from ._switches import set_warn_always as set_warn_always
+from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast
@@ -62,6 +81,7 @@ from .autograd import enable_grad as enable_grad
 from .autograd import inference_mode as inference_mode
 from .autograd import no_grad as no_grad
 from .autograd import set_grad_enabled as set_grad_enabled
+from .compiler import compile as compile
 from .random import get_rng_state as get_rng_state
 from .random import initial_seed as initial_seed
 from .random import seed as seed

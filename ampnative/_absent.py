@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from . import _C
@@ -62,8 +61,3 @@ class _Namespace:
 def namespace(name: str) -> Any:
     """What ``ampnative.linalg`` or ``ampnative.fft`` gives."""
     return _Namespace(name)
-
-
-def warn_no_compiler(what: str) -> None:
-    """Says that there is no compiler, once per place of the call."""
-    warnings.warn(f"{what}: there is no compiler here, the ops are native already; everything runs as it is", UserWarning, stacklevel=3)

@@ -192,7 +192,8 @@ def die(how, at=6):
 )
 def test_a_dead_worker_is_noticed(how, cause):
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly" + ("" if IS_PYTORCH else ": " + cause)):
+    words = r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly" + ("" if IS_PYTORCH else ": " + cause)
+    with pytest.raises(RuntimeError, match=words):
         epoch(Numbers(10, die(how)), batch_size=2, num_workers=2)
     assert time.monotonic() - start < (30 if IS_PYTORCH else 4)
 

@@ -1,6 +1,6 @@
 """Modules, losses and their functions, under PyTorch's names."""
 
-from . import functional, init, utils
+from . import functional, init, parallel, utils
 from .activation import ELU, GELU, LeakyReLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .dropout import Dropout
@@ -25,6 +25,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .parallel import DataParallel
 from .parameter import Parameter
 from .pooling import (
     AdaptiveAvgPool1d,
@@ -79,6 +80,7 @@ __all__ = [
     "ConstantPad2d",
     "ConstantPad3d",
     "CrossEntropyLoss",
+    "DataParallel",
     "Dropout",
     "Flatten",
     "FractionalMaxPool2d",
@@ -131,5 +133,6 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "parallel",
     "utils",
 ]

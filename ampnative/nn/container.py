@@ -32,12 +32,12 @@ def _pairs(owner: Any, values: Any) -> Iterable[tuple[str, Any]]:
         raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {type(values).__name__}")
     if isinstance(values, (Mapping, ModuleDict, ParameterDict)):
         return values.items()
-    pairs = list(values)
+    pairs: list[Any] = list(values)
     for index, pair in enumerate(pairs):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{name} update sequence element #{index} should be Iterable; is {type(pair).__name__}")
-        if len(pair) != 2:
-            raise ValueError(f"{name} update sequence element #{index} has length {len(pair)}; 2 is required")
+        if len(tuple(pair)) != 2:
+            raise ValueError(f"{name} update sequence element #{index} has length {len(tuple(pair))}; 2 is required")
     return pairs
 
 

@@ -331,7 +331,7 @@ class Module(_C.ModuleBase, ModuleHooks):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """There is no compiler here: warns, and the module runs as it is."""
-        from .._absent import warn_no_compiler
+        from ..compiler import warn_no_compiler
 
         warn_no_compiler("Module.compile()")
 

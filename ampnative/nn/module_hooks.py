@@ -60,8 +60,6 @@ def _register(hooks: HookDict, hook: Hook, prepend: bool = False) -> RemovableHa
 class ModuleHooks:
     """The part of Module that is about hooks."""
 
-    __slots__ = ()
-
     forward: Callable[..., Any]
     _hooked: bool
     _forward_hooks: Mapping[int, Hook]

@@ -122,7 +122,8 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Module) -> None:
         """Take the model's present parameters into the average; the first ones are copied."""
-        averages, values = list(self.module.parameters()), list(model.parameters())
+        averages: list[Tensor] = list(self.module.parameters())
+        values: list[Tensor] = list(model.parameters())
         if self.use_buffers:
             averages += self.module.buffers()
             values += model.buffers()
@@ -153,7 +154,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     was_training = model.training
     model.train()
     for layer in layers:
-        layer.momentum = None  # type: ignore[assignment]
+        layer.momentum = None
         layer.reset_running_stats()
     try:
         with no_grad():
@@ -162,7 +163,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
                 model(inputs if device is None else inputs.to(device))
     finally:
         for layer, momentum in layers.items():
-            layer.momentum = momentum  # type: ignore[assignment]
+            layer.momentum = momentum
         model.train(was_training)
 
 

@@ -68,7 +68,7 @@ class _Surroundings:
     """Autocast state and random state of a moment, to be entered again later."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
-        self.autocast = [
+        self.autocast: list[dict[str, Any]] = [
             dict(device_type=device, enabled=_C.is_autocast_enabled(device), dtype=_C.get_autocast_dtype(device),
                  cache_enabled=_C.is_autocast_cache_enabled())
             for device in ("cuda", "cpu")

@@ -97,7 +97,8 @@ class ParametrizationList(ModuleList):
                 )
 
     def originals(self) -> list[Tensor]:
-        return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
+        names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+        return [getattr(self, name) for name in names]
 
     def right_inverse(self, value: Tensor) -> None:
         """Set the originals so that the tensor becomes ``value``. RuntimeError if a module has no ``right_inverse``."""

@@ -28,7 +28,7 @@ def normalized(v: Tensor, g: Tensor, dim: int) -> Tensor:
 
 def _find(module: Module, kind: type, name: str) -> tuple[int | None, Any]:
     for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook.function, kind) and hook.function.name == name:
+        if isinstance(hook.function, kind) and getattr(hook.function, "name", None) == name:
             return key, hook.function
     return None, None
 

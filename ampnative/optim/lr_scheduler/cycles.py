@@ -48,7 +48,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def step(self, epoch: float | None = None) -> None:
         """To the next epoch, or to ``epoch`` (0 or more, ValueError; may be a fraction)."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
@@ -74,7 +74,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur = epoch % self.T_0  # type: ignore[assignment]
             return
         cycle = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-        self.T_cur = epoch - self.T_0 * (self.T_mult**cycle - 1) / (self.T_mult - 1)  # type: ignore[assignment]
+        self.T_cur = epoch - self.T_0 * (self.T_mult**cycle - 1) / (self.T_mult - 1)
         self.T_i = self.T_0 * self.T_mult**cycle
 
 

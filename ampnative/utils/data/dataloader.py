@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
-import multiprocessing.context
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -199,6 +197,9 @@ def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None
 def _as_context(value: Any, num_workers: int) -> Any:
     if value is None:
         return None
+    import multiprocessing
+    from multiprocessing.context import BaseContext
+
     if not num_workers:
         raise ValueError(
             f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got num_workers={num_workers}"
@@ -210,7 +211,7 @@ def _as_context(value: Any, num_workers: int) -> Any:
                 f"but got multiprocessing_context={value!r}"
             )
         return multiprocessing.get_context(value)
-    if not isinstance(value, multiprocessing.context.BaseContext):
+    if not isinstance(value, BaseContext):
         raise TypeError(
             "multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
             f"multiprocessing_context={value}"
@@ -256,6 +257,8 @@ class _WorkerIterator(_Iterator):
     """
 
     def __init__(self, loader: DataLoader) -> None:
+        import multiprocessing
+
         super().__init__(loader)
         context = loader.multiprocessing_context or multiprocessing
         self.workers = Workers(

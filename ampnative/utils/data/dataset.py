@@ -58,7 +58,7 @@ class StackDataset(Dataset):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both types are given.")  # fmt: skip
+            raise ValueError("StackDataset: give the data sets either as arguments or by name, not both types at once")
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
@@ -132,7 +132,7 @@ class ChainDataset(IterableDataset):
             yield from dataset
 
     def __len__(self) -> int:
-        return sum(len(d) for d in self.datasets)  # type: ignore[arg-type]
+        return sum(len(d) for d in self.datasets)
 
 
 class Subset(Dataset):

@@ -8,7 +8,6 @@ the end of its pipe. No lock is shared: a worker that is killed leaves nothing l
 from __future__ import annotations
 
 import contextlib
-import multiprocessing.connection
 import os
 import pickle
 import queue
@@ -75,7 +74,7 @@ class _Sender(threading.Thread):
 
 def _describe(worker: int) -> tuple[type, str]:
     """The exception that is being handled, as what the parent raises."""
-    kind, error, _ = sys.exc_info()
+    kind = sys.exc_info()[0]
     text = f"Caught {kind.__name__ if kind else 'error'} in DataLoader worker process {worker}.\nOriginal {traceback.format_exc()}"
     try:
         pickle.dumps(kind)
@@ -189,8 +188,11 @@ class Workers:
     def __init__(
         self, context: Any, count: int, dataset: Any, make_fetch: Any, init: Callable[[int], None] | None, base_seed: int
     ) -> None:
+        from multiprocessing.connection import wait
+
         import numpy.random  # noqa: F401 - once here instead of in every forked worker
 
+        self._wait = wait
         self.parent = os.getpid()
         self.processes: list[Any] = []
         self.tasks: list[Any] = []
@@ -242,7 +244,7 @@ class Workers:
         deadline = time.monotonic() + timeout if timeout > 0 else None
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
-            ready = multiprocessing.connection.wait(pipes + sentinels, left)
+            ready = self._wait(pipes + sentinels, left)
             for pipe in pipes:
                 if pipe in ready:
                     try:
