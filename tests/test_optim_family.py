@@ -262,3 +262,86 @@ def test_hooks_around_saved_state():
     handle.remove()
     optimizer.load_state_dict(saved)
     assert seen[3:] == ["loaded"]
+
+
+# ---- LBFGS ----
+
+
+def rosenbrock(x):
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+def minimise(steps, dtype=None, **options):
+    """(closure calls, parameter) after each step."""
+    x = torch.nn.Parameter(torch.tensor([-1.2, 1.0], dtype=dtype or torch.float64))
+    optimizer, calls, seen = optim.LBFGS([x], **options), [], []
+    sign = -1 if options.get("maximize") else 1
+
+    def closure():
+        calls.append(1)
+        optimizer.zero_grad()
+        loss = rosenbrock(x) * sign
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+        seen.append((len(calls), x.tolist()))
+    return seen, optimizer, x
+
+
+def test_lbfgs_numbers_of_pytorch():
+    """torch 2.15.0 in float64."""
+    seen, optimizer, x = minimise(2, line_search_fn="strong_wolfe")
+    assert [n for n, _ in seen] == [25, 44]
+    assert seen[0][1] == pytest.approx([0.38062264334648777, 0.12491013187293636], rel=1e-9)
+    assert seen[1][1] == pytest.approx([0.9999814210791366, 0.9999619651810989], rel=1e-9)
+    seen, _, _ = minimise(2, line_search_fn="strong_wolfe", history_size=2, max_iter=7)
+    assert seen[1][0] == 17 and seen[1][1] == pytest.approx([-0.33756475832028693, 0.06662912698078433], rel=1e-9)
+    seen, _, _ = minimise(2, line_search_fn="strong_wolfe", maximize=True)
+    assert [n for n, _ in seen] == [25, 44] and seen[1][1] == pytest.approx([0.9999814210791366, 0.9999619651810989], rel=1e-9)
+    _, optimizer, x = minimise(4, line_search_fn="strong_wolfe")
+    assert x.tolist() == pytest.approx([1.0, 1.0], abs=1e-4) and optimizer.state[x]["n_iter"] == 37
+
+
+def test_lbfgs_without_a_search_and_resumed():
+    seen, optimizer, x = minimise(1, lr=0.1, max_iter=10)
+    assert seen[0][0] == 10 and rosenbrock(x).item() < 24.2 and len(optimizer.state_dict()["state"][0]["old_dirs"]) <= 9
+    whole, _, _ = minimise(2, line_search_fn="strong_wolfe", max_iter=5)
+    _, first, x = minimise(1, line_search_fn="strong_wolfe", max_iter=5)
+    y = torch.nn.Parameter(x.detach().clone())
+    second = optim.LBFGS([y])
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+
+    def closure():
+        second.zero_grad()
+        loss = rosenbrock(y)
+        loss.backward()
+        return loss
+
+    assert second.step(closure).item() == pytest.approx(rosenbrock(x).item())
+    assert y.tolist() == whole[1][1]
+
+
+def test_lbfgs_errors():
+    x = torch.nn.Parameter(torch.ones(1))
+    with pytest.raises(ValueError, match=r"doesn't support per-parameter options \(parameter groups\)"):
+        optim.LBFGS([{"params": [x]}, {"params": [torch.nn.Parameter(torch.ones(1))]}])
+    with pytest.raises(ValueError, match="Invalid learning rate"):
+        optim.LBFGS([x], lr=-1.0)
+    with pytest.raises(TypeError):
+        optim.LBFGS([x]).step()
+
+
+@pytest.mark.skipif(IS_PYTORCH, reason="our rule: fp32 arithmetic for 16-bit parameters")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_lbfgs_of_16_bit_parameters(dtype):
+    _, optimizer, x = minimise(3, dtype=getattr(torch, dtype), line_search_fn="strong_wolfe")
+    assert x.dtype == getattr(torch, dtype) and rosenbrock(x.float()).item() < 5 and optimizer.state[x]["d"].dtype == torch.float32
+
+
+@pytest.mark.skipif(IS_PYTORCH, reason="what PyTorch has and ampnative does not")
+def test_optimizers_that_are_not_there():
+    with pytest.raises(NotImplementedError, match="optim.SparseAdam is not available: gradients are dense"):
+        assert optim.SparseAdam
+    assert not hasattr(optim, "Adafactor") and not hasattr(optim, "nonsense")

@@ -7,6 +7,7 @@ from .adam import Adam
 from .adamax import Adamax
 from .adamw import AdamW
 from .asgd import ASGD
+from .lbfgs import LBFGS
 from .nadam import NAdam
 from .optimizer import Optimizer
 from .radam import RAdam
@@ -16,6 +17,7 @@ from .sgd import SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",
@@ -30,3 +32,17 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
+
+_ELSEWHERE = {
+    "Adafactor": "use Adam or Adagrad",
+    "Muon": "use AdamW, or SGD with nesterov momentum",
+    "SparseAdam": "gradients are dense: use Adam",
+}
+
+
+def __getattr__(name: str) -> type:
+    from .._features import AbsentFeatureError
+
+    if name in _ELSEWHERE:
+        raise AbsentFeatureError(f"optim.{name} is not available: {_ELSEWHERE[name]}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
