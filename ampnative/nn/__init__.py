@@ -8,6 +8,19 @@ from .flatten import Flatten
 from .linear import Identity, Linear
 from .loss import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from .module import Module
+from .norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
+    SyncBatchNorm,
+)
 from .parameter import Parameter
 
 __all__ = [
@@ -15,14 +28,23 @@ __all__ = [
     "GELU",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "CrossEntropyLoss",
     "Dropout",
     "Flatten",
+    "GroupNorm",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "L1Loss",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -32,6 +54,7 @@ __all__ = [
     "NLLLoss",
     "Parameter",
     "ParameterList",
+    "RMSNorm",
     "ReLU",
     "Sequential",
     "SiLU",
@@ -39,6 +62,7 @@ __all__ = [
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
+    "SyncBatchNorm",
     "Tanh",
     "functional",
     "init",

@@ -5,6 +5,7 @@
 #include "elementwise.h"
 #include "index.h"
 #include "list.h"
+#include "norm.h"
 #include "reduce.h"
 #include "sort.h"
 

@@ -119,3 +119,4 @@ static int run_closed(OpCall *c, const char *module) {
     int run_##CLASS(OpCall *c) { return run_closed(c, "ampnative._ops." module); }
 FAMILY(PY_REDUCE, "reduce")
 FAMILY(PY_INDEX, "index")
+FAMILY(PY_NORM, "norm")

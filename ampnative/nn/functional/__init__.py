@@ -31,6 +31,7 @@ from .losses import (
     nll_loss,
     smooth_l1_loss,
 )
+from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm
 
 linear = _C.nn.linear
 scaled_dot_product_attention = _C.nn.scaled_dot_product_attention
