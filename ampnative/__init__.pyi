@@ -55,6 +55,7 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._functions_random import *
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast

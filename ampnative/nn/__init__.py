@@ -4,6 +4,7 @@ from . import functional, init, utils
 from .activation import ELU, GELU, LeakyReLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
 from .container import ModuleDict, ModuleList, ParameterList, Sequential
 from .dropout import Dropout
+from .embedding import Embedding, EmbeddingBag
 from .flatten import Flatten
 from .linear import Identity, Linear
 from .loss import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
@@ -33,6 +34,8 @@ __all__ = [
     "BatchNorm3d",
     "CrossEntropyLoss",
     "Dropout",
+    "Embedding",
+    "EmbeddingBag",
     "Flatten",
     "GroupNorm",
     "HuberLoss",

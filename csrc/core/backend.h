@@ -88,6 +88,9 @@ typedef struct Backend {
     /* extra = NormPlan*. in[0] = grad, in[1] = input, dense; in[2] = statistics as above; in[3] = weight or NULL; gradients, each of which
      * may be NULL: out[0] of the input, dense; out[1] of the weight, out[2] of the bias, 1-d. */
     Slot normalize_grad;
+    /* embedding: out[0] (..., D) = rows of in[0] (V, D) at in[1] (...). embedding_grad: out[0] (V, D) = sums of the rows of in[0] (..., D) with
+     * the same index, 0 for the index num[0], divided by their number if num[1]. All dense, in[1] int64, 0 .. V-1 (AMP_BAD_INDEX). */
+    Slot embedding;
     /* Advanced indexing. in[0]: source with the indexed dimensions first, shape (I1..Ik, R...); list: k int64 index views, all of one
      * shape B; out[0]: shape (B..., R...). Negative indices count from the end. AMP_BAD_INDEX before anything is written. */
     Slot index;
@@ -110,7 +113,7 @@ typedef struct Backend {
     /* nonzero: count first (extra = int64_t* count, out[0] NULL), then out[0] (count, ndim) int64. */
     Slot nonzero;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
-     * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
+     * high), randperm, bernoulli (in[0] = probabilities), poisson (in[0] = rates) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
      * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
     Slot random;
 

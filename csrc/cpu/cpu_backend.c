@@ -18,6 +18,7 @@ const Backend amp_cpu_backend = {
     .softmax = amp_softmax,
     .normalize = amp_normalize,
     .normalize_grad = amp_normalize_grad,
+    .embedding = amp_embedding,
     .index = amp_index,
     .index_put = amp_index_put,
     .gather = amp_gather,

@@ -11,5 +11,6 @@
 
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
+Status amp_embedding(const Call *call);
 
 #endif

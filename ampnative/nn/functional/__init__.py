@@ -21,6 +21,7 @@ from .activations import (
     softplus,
     tanh,
 )
+from .embedding import embedding, embedding_bag, one_hot
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
