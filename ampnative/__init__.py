@@ -48,7 +48,7 @@ from ._C import (
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
-from ._functions_random import *
+from ._functions_random import embedding_renorm_, multinomial, normal
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

@@ -55,7 +55,9 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
-from ._functions_random import *
+from ._functions_random import embedding_renorm_ as embedding_renorm_
+from ._functions_random import multinomial as multinomial
+from ._functions_random import normal as normal
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast
