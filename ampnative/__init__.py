@@ -48,10 +48,22 @@ from ._C import (
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
-from ._functions_random import embedding_renorm_, multinomial, normal
+from ._functions_random import (
+    alpha_dropout,
+    alpha_dropout_,
+    dropout_,
+    embedding_renorm_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,
+    feature_dropout_,
+    multinomial,
+    normal,
+)
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,18 @@ import numpy as np
 from . import _C
 from ._C import Tensor
 
-__all__ = ["embedding_renorm_", "multinomial", "normal"]
+__all__ = [
+    "alpha_dropout",
+    "alpha_dropout_",
+    "dropout_",
+    "embedding_renorm_",
+    "feature_alpha_dropout",
+    "feature_alpha_dropout_",
+    "feature_dropout",
+    "feature_dropout_",
+    "multinomial",
+    "normal",
+]
 
 _f = _C.functions
 _16_BIT = (_C.dtypes.float16, _C.dtypes.bfloat16)
@@ -103,6 +116,79 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     size = rows.norm(norm_type, 1, keepdim=True)
     input[chosen] = _f.where(size > max_norm, rows * (max_norm / (size + 1e-7)), rows)
     return input
+
+
+# ---- dropout: a mask is a factor and an offset ----
+
+_SELU_LIMIT = 1.7580993408473766  # selu approaches minus this
+
+
+def element_mask(input: Tensor, p: float, by_channel: bool = False) -> Tensor:
+    """1 with probability 1 - p, else 0: one per element, or per sample and channel."""
+    if by_channel and input.dim() < 2:
+        raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, got {input.dim()}")
+    shape = (*input.shape[:2], *[1] * (input.dim() - 2)) if by_channel else input.shape
+    return _f.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+
+
+def feature_mask(input: Tensor, p: float, by_channel: bool = True) -> tuple[Tensor, None]:
+    """A factor per sample and channel, 0 or 1 / (1 - p)."""
+    return element_mask(input, p, by_channel).div_(1 - p), None
+
+
+def alpha_dropout_mask(input: Tensor, p: float, by_channel: bool = False) -> tuple[Tensor, Tensor]:
+    """Factor and offset that put selu's lower limit where the mask is 0 and keep mean 0 and variance 1."""
+    keep = element_mask(input, p, by_channel)
+    a = 1.0 / math.sqrt((_SELU_LIMIT * _SELU_LIMIT * p + 1) * (1 - p))
+    return keep.mul(a), keep.add(-1).mul_(_SELU_LIMIT * a).add_(_SELU_LIMIT * a * p)
+
+
+def masked(input: Tensor, p: float, train: bool, inplace: bool, mask: Callable[..., Any], *options: bool) -> Tensor:
+    """``input * factor + offset``; the identity unless ``train``."""
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not train or p == 0 or input.numel() == 0:
+        return input
+    if p == 1:
+        return input.mul_(0.0) if inplace else input * 0.0
+    factor, offset = mask(input, p, *options)
+    out = input.mul_(factor) if inplace else input * factor
+    return out if offset is None else out.add_(offset) if inplace else out + offset
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """``dropout`` in place."""
+    return masked(input, p, train, True, feature_mask, False)
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``dropout`` of whole channels of an input (N, C, ...)."""
+    return masked(input, p, train, False, feature_mask)
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """``feature_dropout`` in place."""
+    return masked(input, p, train, True, feature_mask)
+
+
+def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Sets elements to selu's lower limit with probability ``p`` and rescales, so that mean 0 and variance 1 stay."""
+    return masked(input, p, train, False, alpha_dropout_mask)
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """``alpha_dropout`` in place."""
+    return masked(input, p, train, True, alpha_dropout_mask)
+
+
+def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """``alpha_dropout`` of whole channels of an input (N, C, ...)."""
+    return masked(input, p, train, False, alpha_dropout_mask, True)
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """``feature_alpha_dropout`` in place."""
+    return masked(input, p, train, True, alpha_dropout_mask, True)
 
 
 for _method in (multinomial,):
