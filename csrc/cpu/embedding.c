@@ -4,6 +4,8 @@
  * stable), so that each row is written by one thread, its terms are added in order of position, in float64, and rounded once.
  *
  *     index     2 0 2 1        start   0 1 2 4        order   1 | 3 | 0 2        row 2 = g[0] + g[2] */
+#include "vectorize.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@
 typedef struct Table {
     const char *in;
     char *out;
-    const int64_t *index;
+    const I64 *index;
     int64_t rows, width, padding; /* padding: the row that gets no gradient, or -1 */
     bool by_frequency;
     int dtype;
@@ -72,7 +74,7 @@ static Status sort_positions(Table *t, int64_t n) {
 Status amp_embedding(const Call *call) {
     const View *in = call->in[0], *index = call->in[1], *out = call->out[0];
     bool back = call->op == OP_embedding_grad;
-    Table t = {.in = in->data, .out = out->data, .index = (const int64_t *)(const void *)index->data, .dtype = in->dtype};
+    Table t = {.in = in->data, .out = out->data, .index = (const I64 *)(const void *)index->data, .dtype = in->dtype};
     t.rows = back ? out->shape[0] : in->shape[0];
     t.width = back ? out->shape[1] : in->shape[1];
     if (!amp_is_floating(in->dtype) && back) return AMP_BAD_DTYPE;
