@@ -35,13 +35,29 @@ static void finish_row(const Norm *s, int64_t row, const double *sums, double n,
 
 /* ---- by groups ---- */
 
+/* A short row of another format is converted once, not once per pass. `copy` becomes what the passes then work on. */
+static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const char **g, int64_t n,
+                               char (*buffer)[NORM_CHUNK * sizeof(double)]) {
+    if (s->x_dtype == s->compute || n > NORM_CHUNK) return s;
+    *copy = *s;
+    *x = norm_load(s->x_dtype, *x, n, s->compute, buffer[0]);
+    copy->x_dtype = s->compute, copy->x_item = s->item;
+    if (!g) return copy;
+    *g = norm_load(s->g_dtype, *g, n, s->compute, buffer[1]);
+    copy->g_dtype = s->compute, copy->g_item = s->item;
+    return copy;
+}
+
 static void group_rows(void *context, int64_t begin, int64_t end) {
-    const Norm *s = context;
-    const NormPlan *p = s->plan;
+    const Norm *given = context;
+    const NormPlan *p = given->plan;
     int64_t n = p->channels * p->length;
+    _Alignas(64) char buffer[1][NORM_CHUNK * sizeof(double)];
     for (int64_t row = begin; row < end; row++) {
-        const char *x = s->x + row * n * s->x_item;
-        char *y = s->y + row * n * s->y_item;
+        Norm copy;
+        const char *x = given->x + row * n * given->x_item;
+        char *y = given->y + row * n * given->y_item;
+        const Norm *s = convert_row(given, &copy, &x, NULL, n, buffer);
         double shift = p->centered ? first_value(s, x) : 0.0, sums[2] = {0, 0};
         norm_moments(s, x, n, shift, sums);
         finish_row(s, row, sums, (double)n, shift);
@@ -60,10 +76,13 @@ static void group_rows(void *context, int64_t begin, int64_t end) {
 }
 
 /* dx = rstd (g w - (sum g w + xhat sum g w xhat) / n), xhat = (x - mean) rstd; dw and db: this block's sums, or NULL. */
-static void group_row_grad(const Norm *s, int64_t row, double *dw, double *db) {
-    const NormPlan *p = s->plan;
+static void group_row_grad(const Norm *given, int64_t row, double *dw, double *db) {
+    const NormPlan *p = given->plan;
+    Norm copy;
+    _Alignas(64) char buffer[2][NORM_CHUNK * sizeof(double)];
     int64_t n = p->channels * p->length, first = row % p->groups * p->channels;
-    const char *x = s->x + row * n * s->x_item, *g = s->g + row * n * s->g_item;
+    const char *x = given->x + row * n * given->x_item, *g = given->g + row * n * given->g_item;
+    const Norm *s = convert_row(given, &copy, &x, &g, n, buffer);
     char *dx = s->y ? s->y + row * n * s->y_item : NULL;
     double rstd = s->rstd[row], sums[2] = {0, 0};
     NormMean mean = norm_mean(s, s->mean[row]);

@@ -5,36 +5,38 @@
 
 #include "norm.h"
 
-enum { LANES = 8 };
+enum { LANES = 16 };
 
 #define LOOP         IVDEP for (int64_t i = 0; i < n; i++)
 #define IN(T, name)  ((const T *)(const void *)(name))
 #define OUT(T, name) ((T *)(void *)(name))
-/* Four values as float64. */
-typedef double Wide __attribute__((vector_size(32)));
-typedef float Narrow __attribute__((vector_size(16)));
-#define LOAD_F64(name, p) memcpy(&name, p, sizeof name)
-#define LOAD_F32(name, p) \
+/* Four or eight values as float64: what an instruction set holds in a register. */
+typedef double Wide4 __attribute__((vector_size(32)));
+typedef float Narrow4 __attribute__((vector_size(16)));
+typedef double Wide8 __attribute__((vector_size(64)));
+typedef float Narrow8 __attribute__((vector_size(32)));
+#define LOAD_F64(W, name, p) memcpy(&name, p, sizeof name)
+#define LOAD_F32(W, name, p) \
     do { \
-        Narrow v_; \
+        Narrow##W v_; \
         memcpy(&v_, p, sizeof v_); \
-        name = __builtin_convertvector(v_, Wide); \
+        name = __builtin_convertvector(v_, Wide##W); \
     } while (0)
-/* Two sums over eight lanes. `set` forms `first` and `second` of the four elements from k on, `set_one` those of element k. */
-#define LANE_SUMS(set, set_one) \
+/* Two sums over 16 lanes, element k in lane k % 16 whatever the register. `set` forms `first` and `second` of the W elements from k on,
+ * `set_one` those of element k. */
+#define LANE_SUMS(W, set, set_one) \
     double lane[2][LANES]; \
-    Wide s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0}, first, second; \
+    Wide##W s[LANES / W] = {{0}}, t[LANES / W] = {{0}}; \
     int64_t at = 0; \
     for (; at + LANES <= n; at += LANES) { \
-        int64_t k = at; \
-        set; \
-        s0 += first, t0 += second; \
-        k += LANES / 2; \
-        set; \
-        s1 += first, t1 += second; \
+        _Pragma("GCC unroll 4") for (int v = 0; v < LANES / W; v++) { \
+            const int64_t k = at + v * W; \
+            Wide##W first, second; \
+            set; \
+            s[v] += first, t[v] += second; \
+        } \
     } \
-    memcpy(lane[0], &s0, sizeof s0), memcpy(lane[0] + LANES / 2, &s1, sizeof s1); \
-    memcpy(lane[1], &t0, sizeof t0), memcpy(lane[1] + LANES / 2, &t1, sizeof t1); \
+    memcpy(lane[0], s, sizeof s), memcpy(lane[1], t, sizeof t); \
     for (int64_t k = at; k < n; k++) { \
         double one, other; \
         set_one; \
@@ -42,15 +44,16 @@ typedef float Narrow __attribute__((vector_size(16)));
         lane[1][k - at] += other; \
     } \
     for (int j = 0; j < 2; j++) { \
+        for (int l = 0; l < 8; l++) lane[j][l] += lane[j][l + 8]; \
         const double *v = lane[j]; \
         sums[j] += ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); \
     }
 #define OFF(k, at) ((double)x[k] - (at))
 
-#define BODIES(K, T, REAL, LOAD, TARGET) \
+#define BODIES(K, T, REAL, W, LOAD, TARGET) \
     TARGET static void moments_##K(const char *x_, int64_t n, double shift, double *sums) { \
         const T *x = IN(T, x_); \
-        LANE_SUMS(LOAD(first, x + k); first -= shift; second = first * first, one = OFF(k, shift); other = one * one) \
+        LANE_SUMS(W, LOAD(W, first, x + k); first -= shift; second = first * first, one = OFF(k, shift); other = one * one) \
     } \
     TARGET static void scale_##K(const char *x_, char *y_, int64_t n, const NormMean *mean, double a_, double b_) { \
         const T *x = IN(T, x_); \
@@ -70,7 +73,7 @@ typedef float Narrow __attribute__((vector_size(16)));
     } \
     TARGET static void dots_##K(const char *g_, const char *x_, int64_t n, double mean, double *sums) { \
         const T *g = IN(T, g_), *x = IN(T, x_); \
-        LANE_SUMS(LOAD(first, g + k); LOAD(second, x + k); second = (second - mean) * first, one = (double)g[k]; \
+        LANE_SUMS(W, LOAD(W, first, g + k); LOAD(W, second, x + k); second = (second - mean) * first, one = (double)g[k]; \
                   other = OFF(k, mean) * one) \
     } \
     TARGET static void dots_each_##K(const char *g_, const char *x_, int64_t n, double mean, const char *w_, double *sums) { \
@@ -79,8 +82,8 @@ typedef float Narrow __attribute__((vector_size(16)));
             dots_##K(g_, x_, n, mean, sums); \
             return; \
         } \
-        Wide u; \
-        LANE_SUMS(LOAD(first, g + k); LOAD(u, w + k); LOAD(second, x + k); first *= u; \
+        Wide##W u; \
+        LANE_SUMS(W, LOAD(W, first, g + k); LOAD(W, u, w + k); LOAD(W, second, x + k); first *= u; \
                   second = (second - mean) * first, one = (double)g[k] * (double)w[k]; other = OFF(k, mean) * one) \
     } \
     TARGET static void add_each_##K(const char *g_, const char *x_, int64_t n, double mean, double rstd, double *dw, \
@@ -137,11 +140,11 @@ typedef float Narrow __attribute__((vector_size(16)));
                                             column_moments_##K, column_scale_##K, column_dots_##K, column_grad_##K};
 
 #define NO_TARGET
-BODIES(f64, F64, double, LOAD_F64, NO_TARGET)
-BODIES(f32_baseline, F32, float, LOAD_F32, NO_TARGET)
+BODIES(f64, F64, double, 4, LOAD_F64, NO_TARGET)
+BODIES(f32_baseline, F32, float, 4, LOAD_F32, NO_TARGET)
 #if defined(__x86_64__)
-BODIES(f32_avx2, F32, float, LOAD_F32, __attribute__((target("avx2"))))
-BODIES(f32_avx512, F32, float, LOAD_F32,
+BODIES(f32_avx2, F32, float, 4, LOAD_F32, __attribute__((target("avx2"))))
+BODIES(f32_avx512, F32, float, 8, LOAD_F32,
        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512"))))
 #endif
 
