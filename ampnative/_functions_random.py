@@ -45,7 +45,7 @@ def _with_replacement(rows: np.ndarray, count: int, generator: Any) -> np.ndarra
 
 
 def multinomial(
-    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Tensor | None = None
+    input: Tensor, num_samples: int, replacement: bool = False, generator: Any = None, out: Tensor | None = None
 ) -> Tensor:
     """``num_samples`` category numbers per row, int64, drawn with the weights in ``input`` (categories) or (rows, categories),
     which need not sum to 1. With one seed the numbers are PyTorch's.
@@ -84,7 +84,7 @@ def normal(
     """Normal random numbers with the given means and standard deviations: tensors of one broadcast shape, or two numbers and
     a ``size``. RuntimeError for a negative deviation."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
-    if not tensors:
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
         drawn = _f.empty(size, **options) if out is None else out
@@ -94,7 +94,7 @@ def normal(
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    shape = np.broadcast_shapes(*(tuple(t.shape) for t in tensors)) if len(tensors) < 2 else (mean + std).shape
+    shape = (tensors[0] + tensors[-1]).shape  # RuntimeError if they do not broadcast
     for t in tensors:
         if not t.is_floating_point():
             raise NotImplementedError(f'"normal" not implemented for \'{t.dtype}\': convert it to a floating dtype')

@@ -33,6 +33,6 @@ def instance_norm(
         flat, repeated(weight), repeated(bias), mean, var, use_input_stats, momentum, eps, cudnn_enabled
     )
     for running, updated in ((running_mean, mean), (running_var, var)):
-        if running is not None and use_input_stats:
+        if running is not None and updated is not None and use_input_stats:
             running.copy_(updated.reshape(samples, channels).mean(0))
     return out.reshape(input.shape)

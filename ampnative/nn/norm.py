@@ -22,6 +22,9 @@ def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 class _Affine(Module):
     """Weight of ones and bias of zeros, where wanted."""
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def _make_affine(self, shape: Sequence[int], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
         for name, wanted, make in (("weight", weight, _ones), ("bias", bias, _zeros)):
             self.register_parameter(name, Parameter(make(shape, device=device, dtype=dtype)) if wanted else None)
@@ -113,6 +116,10 @@ class GroupNorm(_Affine):
 
 class _ChannelNorm(_Affine):
     """Weight, bias and running statistics per channel."""
+
+    running_mean: Any  # tensors, or None if statistics are not tracked
+    running_var: Any
+    num_batches_tracked: Any
 
     def __init__(
         self,
