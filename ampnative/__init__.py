@@ -75,6 +75,18 @@ from ._C import (
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._functions_random import (
+    alpha_dropout,
+    alpha_dropout_,
+    dropout_,
+    embedding_renorm_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,
+    feature_dropout_,
+    multinomial,
+    normal,
+)
 from ._switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -90,6 +102,7 @@ from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .compiler import compile
+from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
 

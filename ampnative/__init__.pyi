@@ -65,6 +65,16 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._functions_random import alpha_dropout as alpha_dropout
+from ._functions_random import alpha_dropout_ as alpha_dropout_
+from ._functions_random import dropout_ as dropout_
+from ._functions_random import embedding_renorm_ as embedding_renorm_
+from ._functions_random import feature_alpha_dropout as feature_alpha_dropout
+from ._functions_random import feature_alpha_dropout_ as feature_alpha_dropout_
+from ._functions_random import feature_dropout as feature_dropout
+from ._functions_random import feature_dropout_ as feature_dropout_
+from ._functions_random import multinomial as multinomial
+from ._functions_random import normal as normal
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._switches import get_num_interop_threads as get_num_interop_threads
@@ -82,6 +92,11 @@ from .autograd import inference_mode as inference_mode
 from .autograd import no_grad as no_grad
 from .autograd import set_grad_enabled as set_grad_enabled
 from .compiler import compile as compile
+from .nn.functional import celu_ as celu_
+from .nn.functional import rrelu as rrelu
+from .nn.functional import rrelu_ as rrelu_
+from .nn.functional import selu_ as selu_
+from .nn.functional import threshold_ as threshold_
 from .random import get_rng_state as get_rng_state
 from .random import initial_seed as initial_seed
 from .random import seed as seed

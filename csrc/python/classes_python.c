@@ -120,3 +120,6 @@ static int run_closed(OpCall *c, const char *module) {
 FAMILY(PY_REDUCE, "reduce")
 FAMILY(PY_INDEX, "index")
 FAMILY(PY_RESAMPLE, "resample")
+FAMILY(PY_NORM, "norm")
+FAMILY(PY_ACTIVATION, "activation")
+FAMILY(PY_EMBEDDING, "embedding")
