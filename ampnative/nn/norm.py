@@ -288,17 +288,16 @@ class _InstanceNorm(_ChannelNorm):
             )
         return self._normalised(input) if dim else self._normalised(input.unsqueeze(0)).squeeze(0)
 
-    def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, assign: bool, missing: list[str], errors: list[str], used: set[str]
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        error_msgs: list[str] = rest[-1]
         extra = [k for k in ("running_mean", "running_var") if prefix + k in state_dict]
         if extra and not self.track_running_stats:
             name = type(self).__name__
-            errors.append(
+            error_msgs.append(
                 f"Unexpected running stats buffer(s) {' and '.join(map(repr, extra))} for {name} with "
                 f"track_running_stats=False: remove them, or make the module with track_running_stats=True"
             )
-        super()._load_from_state_dict(state_dict, prefix, assign, missing, errors, used)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class InstanceNorm1d(_InstanceNorm):
