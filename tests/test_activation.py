@@ -68,7 +68,8 @@ def test_values(name, dtype, strided, shape, seed):
         x = torch.stack([x, x], -1)[..., 0]
     y, want = function(x), oracle(float64(x))
     assert y.dtype is dtype and tuple(y.shape) == want.shape
-    assert (np.abs(float64(y) - want) <= STEP[dtype] * np.maximum(np.abs(want), 0.05)).all()
+    floor = 1.0 if name == "tanhshrink" else 0.05  # x - tanh(x) keeps the rounding of tanh(x), which is near 1
+    assert (np.abs(float64(y) - want) <= STEP[dtype] * np.maximum(np.abs(want), floor)).all()
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
