@@ -74,6 +74,7 @@ from ._C import (
 )
 from ._C.dtypes import *
 from ._C.functions import *
+from ._C.functions import _convolution
 from ._functions import *
 from ._functions_random import (
     alpha_dropout,

@@ -64,6 +64,7 @@ from ._C import set_num_threads as set_num_threads
 from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
+from ._C.functions import _convolution as _convolution
 from ._functions import *
 from ._functions_random import alpha_dropout as alpha_dropout
 from ._functions_random import alpha_dropout_ as alpha_dropout_

@@ -115,8 +115,8 @@ def test_wrong_questions():
         amp.result_dtype("mm", "float32", "float32")
     with pytest.raises(TypeError, match="without a tensor"):
         amp.result_dtype("zeros")
-    with pytest.raises(NotImplementedError, match="conv2d"):
-        amp.result_dtype("conv2d", torch.float32, torch.float32)
+    with pytest.raises(NotImplementedError, match="cudnn_convolution"):
+        amp.result_dtype("cudnn_convolution", torch.float32, torch.float32)
     with pytest.raises(ValueError):
         amp.result_dtype("nonsense", torch.float32)
     with pytest.raises(ValueError):
@@ -154,8 +154,7 @@ def test_result_dtype_knows_the_region():
 @pytest.mark.parametrize(
     ("owner", "name", "policies"),
     [
-        (torch, "conv2d", ("lower", "lower")),
-        (torch.nn.functional, "conv2d", ("lower", "lower")),
+        (torch, "cudnn_convolution", ("lower", "none")),
         (torch.nn.functional, "ctc_loss", ("none", "fp32")),
         (torch.fft, "fft", ("none", "fp32")),
         (torch.linalg, "svd", ("none", "fp32")),
@@ -182,7 +181,7 @@ def test_names_of_nobody_are_plain_attribute_errors():
 
 def test_importing_an_absent_op_is_an_import_error():
     with pytest.raises(ImportError):
-        from ampnative.nn.functional import conv2d  # noqa: F401
+        from ampnative.nn.functional import cudnn_convolution  # noqa: F401
 
 
 # ---- the command ----
@@ -198,7 +197,7 @@ def test_policies_prints_the_table(capsys):
     assert lines[0].split() == ["op", "cuda", "in", "ampnative"] and len(lines) == 120 + 2 + 7
     assert lines[123].startswith("lower    floating arguments") and lines[-1].startswith("banned")
     assert ["matmul", "lower", "yes"] in [line.split() for line in lines]
-    assert ["conv2d", "lower", "not", "yet"] in [line.split() for line in lines]
+    assert ["cudnn_convolution", "lower", "not", "yet"] in [line.split() for line in lines]
     both = [line.split() for line in printed(capsys).splitlines()]
     assert both[0][:3] == ["op", "cuda", "cpu"] and ["binary_cross_entropy", "banned", "fp32", "yes"] in both
 

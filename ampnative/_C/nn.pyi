@@ -10,6 +10,12 @@ def _avg_pool_grad(
     grad: Tensor, size: _Ints, kernel_size: _Ints, stride: _Ints | None, padding: _Ints, ceil_mode: _bool,
     count_include_pad: _bool, divisor_override: _int | None
 ) -> Tensor: ...
+def _conv_input(
+    grad: Tensor, weight: Tensor | _Number, size: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: _int
+) -> Tensor: ...
+def _conv_weight(
+    grad: Tensor, input: Tensor | _Number, size: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: _int
+) -> Tensor: ...
 def _embedding_grad(
     grad: Tensor, indices: Tensor | _Number, rows: _int, padding_idx: _int, scale_grad_by_freq: _bool
 ) -> Tensor: ...
@@ -93,6 +99,52 @@ def celu(input: Tensor, alpha: _float = 1.0) -> Tensor: ...
 @overload
 def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor: ...
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
+def col2im(
+    input: Tensor, output_size: _Ints, kernel_size: _Ints, dilation: _Ints, padding: _Ints, stride: _Ints
+) -> Tensor: ...
+@overload
+def conv1d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+@overload
+def conv1d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: str = 'valid', dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+@overload
+def conv2d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+@overload
+def conv2d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: str = 'valid', dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+@overload
+def conv3d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+@overload
+def conv3d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: str = 'valid', dilation: _Ints = 1, groups: _int = 1
+) -> Tensor: ...
+def conv_tbc(input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number, pad: _int = 0) -> Tensor: ...
+def conv_transpose1d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, output_padding: _Ints = 0, groups: _int = 1, dilation: _Ints = 1
+) -> Tensor: ...
+def conv_transpose2d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, output_padding: _Ints = 0, groups: _int = 1, dilation: _Ints = 1
+) -> Tensor: ...
+def conv_transpose3d(
+    input: Tensor, weight: Tensor | _Number, bias: Tensor | _Number | None = None, stride: _Ints = 1,
+    padding: _Ints = 0, output_padding: _Ints = 0, groups: _int = 1, dilation: _Ints = 1
+) -> Tensor: ...
 def cross_entropy(
     input: Tensor, target: Tensor | _Number, weight: Tensor | _Number | None = None, ignore_index: _int = -100,
     reduction: str = 'mean', label_smoothing: _float = 0.0
@@ -128,6 +180,7 @@ def hardtanh(input: Tensor, min_val: _float = -1.0, max_val: _float = 1.0) -> Te
 @overload
 def hardtanh(input: Tensor, min_val: _float = -1.0, max_val: _float = 1.0, inplace: _bool = False) -> Tensor: ...
 def huber_loss(input: Tensor, target: Tensor | _Number, reduction: str = 'mean', delta: _float = 1.0) -> Tensor: ...
+def im2col(input: Tensor, kernel_size: _Ints, dilation: _Ints, padding: _Ints, stride: _Ints) -> Tensor: ...
 def l1_loss(input: Tensor, target: Tensor | _Number, reduction: str = 'mean') -> Tensor: ...
 def layer_norm(
     input: Tensor, normalized_shape: _Ints, weight: Tensor | _Number | None = None,

@@ -12,8 +12,8 @@ from .. import _C
 __all__ = ["OpReport", "OpRow", "op_report"]
 
 _SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-# The ops that form a product themselves; matmul and addmv call one of these.
-_PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmm_", "baddbmm", "baddbmm_", "linear"}
+# The ops that form a product themselves; matmul, addmv and the convolutions that users call reach one of these.
+_PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "addmm_", "baddbmm", "baddbmm_", "linear", "convolution", "_conv_input", "_conv_weight"}
 _CAST = "_to_copy"
 
 
@@ -52,7 +52,7 @@ class OpRow:
 
     @property
     def is_product(self) -> bool:
-        """Whether it formed a matrix product."""
+        """Whether it formed a matrix product or a convolution."""
         return self.name in _PRODUCTS and self.error is None
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class OpReport:
 
     @property
     def products(self) -> list[_C.dtype]:
-        """Dtypes of the matrix products, in order, those of backward passes included."""
+        """Dtypes of the matrix products and convolutions, in order, those of backward passes included."""
         return [r.results[0] for r in self if r.is_product]
 
     def __str__(self) -> str:

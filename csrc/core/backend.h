@@ -75,6 +75,12 @@ typedef struct NormPlan {
     bool training; /* by channels: statistics of the input, not the running ones */
 } NormPlan;
 
+/* How a kernel lies over an image: one number per spatial dimension, which are the last ones of all views. */
+typedef struct ConvShape {
+    int64_t stride[3], dilation[3], kernel[3], groups;
+    int64_t padding[3]; /* before the first element; what is behind follows from the sizes */
+} ConvShape;
+
 typedef struct Backend {
     /* Memory. alloc returns 64-byte aligned storage (NULL: out of memory); nbytes 0 gives a valid pointer. free takes the same nbytes. */
     void *(*alloc)(size_t nbytes);
@@ -108,6 +114,16 @@ typedef struct Backend {
      * NULL) joins in fp32 before the single rounding; num[0] beta, num[1] alpha; beta 0 must not read in[2]. bits: in[0] and in[1]
      * one dtype; in[2] and out[0] of that dtype or FLOAT32. Call.numerics applies. Integers: exact, wrapping. K = 0 gives beta * in[2]. */
     Slot gemm;
+    /* Convolutions of 1 to 3 spatial dimensions; extra = const ConvShape * (kernel unset). All views dense, of one dtype; in[2] is a bias
+     * per channel of out[0], any stride, or NULL, and joins before the single rounding. Call.numerics applies. With x (N, G C, ...),
+     * w (G O, C, ...), y (N, G O, ...):
+     *   convolution   out[0] = y from in[0] = x, in[1] = w        conv_input   out[0] = x from in[0] = y, in[1] = w
+     *   conv_weight   out[0] = w from in[0] = y, in[1] = x
+     * Sums of fp32 over the batch are formed in blocks. Integers: exact, wrapping; bool, fp8: AMP_BAD_DTYPE. */
+    Slot conv;
+    /* im2col: out[0] (N, C * taps, L) = the windows of in[0] (N, C, H, W), any dtype. col2im: out[0] (N, C, H, W) = the sums of what in[0]
+     * (N, C * taps, L) holds for each pixel; num[0], num[1] = windows per dimension. Dense views; extra = const ConvShape * (2-d). */
+    Slot fold;
     /* softmax, log_softmax along `dims` (one bit): out[0] from in[0], bits: in == out or out FLOAT32 from 16-bit in.
      * softmax_grad, log_softmax_grad: in[0] = grad, in[1] = output, out[0] = input's gradient. */
     Slot softmax;

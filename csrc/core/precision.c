@@ -221,15 +221,18 @@ Status amp_product_numerics(int device, int dtype, ProductKind kind, int precisi
     *out = (Numerics){.fp32_inputs = INPUT_IEEE, .split_k = 1};
     if (kind == PRODUCT_DOT) return AMP_OK;
     const Settings s = amp_settings();
-    if (dtype == AMP_FLOAT32 && kind == PRODUCT_MATRIX) {
-        const bool cuda = device == AMP_CUDA;
+    if (dtype == AMP_FLOAT32 && (kind == PRODUCT_MATRIX || kind == PRODUCT_CONV)) {
+        const bool cuda = device == AMP_CUDA, conv = kind == PRODUCT_CONV;
+        const PrecisionNode node = cuda   ? (conv ? NODE_CUDA_CONV : NODE_CUDA_MATMUL)
+                                   : conv ? NODE_MKLDNN_CONV
+                                          : NODE_MKLDNN_MATMUL;
         Precision p = (Precision)precision;
         if (precision == PRECISION_AS_SET || p == PRECISION_NONE) {
-            p = amp_precision_effective(s, cuda ? NODE_CUDA_MATMUL : NODE_MKLDNN_MATMUL, NULL);
+            p = amp_precision_effective(s, node, NULL);
         }
         out->fp32_inputs = (uint8_t)(cuda && amp_nvidia_tf32_off(s) ? INPUT_IEEE : rounding_of(p));
     }
-    if (device != AMP_CUDA || !amp_is_16bit(dtype)) return AMP_OK;
+    if (device != AMP_CUDA || !amp_is_16bit(dtype) || kind == PRODUCT_CONV) return AMP_OK;
     const Reductions r = amp_reductions(s, dtype);
     if (!r.split_k && amp_blas_library(s) != BLAS_CUBLASLT) return AMP_NEEDS_CUBLASLT;
     out->fp16_accumulate = dtype == AMP_FLOAT16 && amp_flag(s, FLAG_FP16_ACCUMULATION);

@@ -125,7 +125,8 @@ void amp_split_k_set(int parts);
 typedef enum ProductKind {
     PRODUCT_MATRIX,
     PRODUCT_VECTOR, /* matrix times vector: fp32 operands are never rounded */
-    PRODUCT_DOT     /* no GEMM: no setting applies */
+    PRODUCT_DOT,    /* no GEMM: no setting applies */
+    PRODUCT_CONV    /* the conv nodes; the settings of 16-bit reductions are about GEMMs */
 } ProductKind;
 enum { PRECISION_AS_SET = -1 };
 /* How a product of `dtype` operands on `device` is formed; asked once per op. `precision`: the call's own Precision, or

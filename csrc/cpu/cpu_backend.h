@@ -13,5 +13,7 @@
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
 Status amp_embedding(const Call *call);
+Status amp_conv(const Call *call);
+Status amp_fold(const Call *call);
 
 #endif

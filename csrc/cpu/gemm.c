@@ -55,7 +55,7 @@ typedef struct Gemm {
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static const MicroSet *choose_micro(bool fp64, bool pairs) {
+const MicroSet *gemm_micro_set(bool fp64, bool pairs) {
 #if defined(__x86_64__)
     if (pairs) return &gemm_avx512_bf16;
     if (amp_isa() >= ISA_AVX512) return fp64 ? &gemm_avx512_f64 : &gemm_avx512_f32;
@@ -297,7 +297,7 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
     }
     const bool pairs = p->a.dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
     Gemm g = {.p = p,
-              .micro = choose_micro(fp64, pairs),
+              .micro = gemm_micro_set(fp64, pairs),
               .size = fp64 ? 8 : 4,
               .pairs = pairs,
               .depth = pairs ? divide_up(p->k, 2) : p->k};

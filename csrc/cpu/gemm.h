@@ -92,6 +92,9 @@ extern const MicroSet gemm_portable_f32, gemm_portable_f64;
 extern const MicroSet gemm_avx2_f32, gemm_avx2_f64, gemm_avx512_f32, gemm_avx512_f64, gemm_avx512_bf16;
 #endif
 
+/* The set at the level in use. pairs: elements are pairs of bfloat16; only where amp_isa_fast_bf16_dot(). */
+const MicroSet *gemm_micro_set(bool fp64, bool pairs);
+
 /* ---- conversion and layout (gemm_convert.c, gemm_pack.c) ---- */
 
 /* Rows of `cols` neighbours to or from fp32. Strides: elements on the fp32 side, bytes on the other. */

@@ -70,6 +70,15 @@ static int parse_default(const char *text, size_t n, Param *p) {
         a->num.kind = NUMBER_FLOAT;
         a->f = f;
         return 0;
+    case ARG_INTS:
+        a->n = 1;
+        a->ints = PyMem_Malloc(sizeof *a->ints); /* lives as long as the table */
+        if (!a->ints) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        a->ints[0] = (int64_t)f;
+        return 0;
     case ARG_NUMBER: a->num.kind = strpbrk(buffer, ".e") ? NUMBER_FLOAT : NUMBER_INT; return 0;
     default: return -1;
     }

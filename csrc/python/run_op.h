@@ -34,7 +34,7 @@ typedef struct Arg {
     Number num; /* ARG_NUMBER; also filled for INT, FLOAT, BOOL */
 } Arg;
 
-enum { MAX_ARGS = 12, MAX_RESULTS = 3 };
+enum { MAX_ARGS = 13, MAX_RESULTS = 3 };
 enum { VARIANT_F = 1, VARIANT_M = 2, VARIANT_I = 4, VARIANT_NN = 8, VARIANT_P = 16 };
 enum {
     SAVE_IN0 = 1,
