@@ -112,11 +112,21 @@ def agrees(got, want):
     return phrase is None or phrase.lower() in got["message"].lower()
 
 
+def tensor_dtypes(arg, dtypes):
+    """The dtypes of an argument's tensors: of floating ones as the case says, of indices and masks their own."""
+    if not isinstance(arg, dict):
+        return []
+    own = [torch.int64] if "i" in arg else [torch.bool] if "m" in arg else [dtype_of(next(dtypes))] if "t" in arg else []
+    return own + [d for inner in arg.get("list", []) + arg.get("tuple", []) for d in tensor_dtypes(inner, dtypes)]
+
+
 def policys_dtype(record, device, dtypes, autocast):
     """What the policy and the dtype rule give."""
+    given = iter(dtypes)
+    tensors = [d for arg in [*record["args"], *record["kwargs"].values()] for d in tensor_dtypes(arg, given)]
     with torch.autocast(device, dtype=None if autocast == "none" else dtype_of(autocast), enabled=autocast != "none"):
         name = record["path"].rpartition(".")[2]
-        answer = torch.amp.result_dtype(name, *[dtype_of(d) for d in dtypes], device_type=device)
+        answer = torch.amp.result_dtype(name, *tensors, device_type=device)
     return SHORT[dtype_name(answer)]
 
 

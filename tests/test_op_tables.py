@@ -157,7 +157,6 @@ def test_result_dtype_knows_the_region():
         (torch, "conv2d", ("lower", "lower")),
         (torch.nn.functional, "conv2d", ("lower", "lower")),
         (torch.nn.functional, "grid_sample", ("promote", "fp32")),
-        (torch.nn.functional, "ctc_loss", ("none", "fp32")),
         (torch.fft, "fft", ("none", "fp32")),
         (torch.linalg, "svd", ("none", "fp32")),
         (torch, "einsum", ("lower", "none")),

@@ -118,3 +118,4 @@ static int run_closed(OpCall *c, const char *module) {
 #define FAMILY(CLASS, module) \
     int run_##CLASS(OpCall *c) { return run_closed(c, "ampnative._ops." module); }
 FAMILY(PY_REDUCE, "reduce")
+FAMILY(PY_LOSS, "loss")
