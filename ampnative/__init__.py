@@ -5,7 +5,7 @@ autocast, their gradients and their docstrings come from there.
 """
 
 from . import _core_check  # isort: skip  first, so that a missing core is named
-from . import _C, amp, autograd, backends, cpu, cuda, debug, nn, optim, random, serialization, utils
+from . import _C, amp, autograd, backends, cpu, cuda, debug, linalg, nn, optim, random, serialization, utils
 from ._C import (
     Generator,
     Size,
@@ -48,6 +48,7 @@ from ._C import (
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._functions_products import *
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

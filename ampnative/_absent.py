@@ -8,7 +8,7 @@ from . import _C
 
 __all__ = ["NAMESPACES", "AbsentOpError", "absent_op", "namespace"]
 
-NAMESPACES = ("fft", "linalg")
+NAMESPACES = ("fft",)
 
 
 class AbsentOpError(NotImplementedError, AttributeError):
@@ -45,7 +45,7 @@ def absent_op(name: str, shown: str | None = None) -> AbsentOpError | None:
 
 
 class _Namespace:
-    """Stands for torch.linalg or torch.fft, of which nothing is there."""
+    """Stands for torch.fft, of which nothing is there."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"ampnative.{name}"
@@ -59,5 +59,5 @@ class _Namespace:
 
 
 def namespace(name: str) -> Any:
-    """What ``ampnative.linalg`` or ``ampnative.fft`` gives."""
+    """What ``ampnative.fft`` gives."""
     return _Namespace(name)

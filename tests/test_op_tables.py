@@ -158,8 +158,6 @@ def test_result_dtype_knows_the_region():
         (torch.nn.functional, "conv2d", ("lower", "lower")),
         (torch.nn.functional, "grid_sample", ("promote", "fp32")),
         (torch.fft, "fft", ("none", "fp32")),
-        (torch.linalg, "svd", ("none", "fp32")),
-        (torch, "einsum", ("lower", "none")),
     ],
 )
 def test_an_absent_op_says_so(owner, name, policies):

@@ -21,6 +21,7 @@ from .activations import (
     softplus,
     tanh,
 )
+from .distance import cosine_similarity, pairwise_distance, pdist
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -38,7 +39,6 @@ from .losses import (
     multilabel_margin_loss,
     multilabel_soft_margin_loss,
     nll_loss,
-    pairwise_distance,
     poisson_nll_loss,
     smooth_l1_loss,
     soft_margin_loss,
@@ -46,6 +46,7 @@ from .losses import (
     triplet_margin_with_distance_loss,
 )
 
+bilinear = _C.nn.bilinear
 linear = _C.nn.linear
 scaled_dot_product_attention = _C.nn.scaled_dot_product_attention
 

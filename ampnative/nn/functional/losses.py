@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import _C
 from ..._C import Tensor
+from .distance import pairwise_distance
 
 _mse_loss = _C.nn.mse_loss
 
@@ -434,8 +435,3 @@ def ctc_loss(
         zero_infinity: samples that cannot be aligned, whose loss is infinite, count as 0 and have no gradient.
     """
     return _C.nn.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-
-
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """p-norms of ``x1 - x2 + eps`` over the last dimension; the shapes broadcast."""
-    return _C.functions.norm(x1 - x2 + eps, p, -1, keepdim)
