@@ -48,7 +48,22 @@ from ._C import (
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
-from ._functions_products import *
+from ._functions_products import (
+    _addmm_activation,
+    _lu_with_info,
+    chain_matmul,
+    cholesky,
+    det,
+    einsum,
+    inner,
+    lu,
+    matrix_exp,
+    matrix_power,
+    pairwise_distance,
+    qr,
+    slogdet,
+    tensordot,
+)
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

@@ -8,6 +8,7 @@ from . import backends as backends
 from . import cpu as cpu
 from . import cuda as cuda
 from . import debug as debug
+from . import linalg as linalg
 from . import nn as nn
 from . import optim as optim
 from . import random as random
@@ -53,6 +54,20 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._functions import *
+from ._functions_products import _addmm_activation as _addmm_activation
+from ._functions_products import _lu_with_info as _lu_with_info
+from ._functions_products import chain_matmul as chain_matmul
+from ._functions_products import cholesky as cholesky
+from ._functions_products import det as det
+from ._functions_products import einsum as einsum
+from ._functions_products import inner as inner
+from ._functions_products import lu as lu
+from ._functions_products import matrix_exp as matrix_exp
+from ._functions_products import matrix_power as matrix_power
+from ._functions_products import pairwise_distance as pairwise_distance
+from ._functions_products import qr as qr
+from ._functions_products import slogdet as slogdet
+from ._functions_products import tensordot as tensordot
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast
