@@ -5,7 +5,7 @@ autocast, their gradients and their docstrings come from there.
 """
 
 from . import _core_check  # isort: skip  first, so that a missing core is named
-from . import _C, amp, autograd, backends, cpu, cuda, debug, linalg, nn, optim, random, serialization, utils
+from . import _C, amp, autograd, backends, cpu, cuda, debug, fft, linalg, nn, optim, random, serialization, utils
 from ._C import (
     Generator,
     Size,
@@ -64,6 +64,17 @@ from ._functions_products import (
     slogdet,
     tensordot,
 )
+from ._functions_spectral import (
+    angle,
+    bartlett_window,
+    blackman_window,
+    conj,
+    hamming_window,
+    hann_window,
+    imag,
+    isreal,
+    real,
+)
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -74,10 +85,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str):
-    from ._absent import NAMESPACES, absent_op, namespace
+    from ._absent import absent_op
 
-    if name in NAMESPACES:
-        return namespace(name)
     raise absent_op(name) or AttributeError(
         f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
         "see the README for what exists"

@@ -8,6 +8,7 @@ from . import backends as backends
 from . import cpu as cpu
 from . import cuda as cuda
 from . import debug as debug
+from . import fft as fft
 from . import linalg as linalg
 from . import nn as nn
 from . import optim as optim
@@ -68,6 +69,15 @@ from ._functions_products import pairwise_distance as pairwise_distance
 from ._functions_products import qr as qr
 from ._functions_products import slogdet as slogdet
 from ._functions_products import tensordot as tensordot
+from ._functions_spectral import angle as angle
+from ._functions_spectral import bartlett_window as bartlett_window
+from ._functions_spectral import blackman_window as blackman_window
+from ._functions_spectral import conj as conj
+from ._functions_spectral import hamming_window as hamming_window
+from ._functions_spectral import hann_window as hann_window
+from ._functions_spectral import imag as imag
+from ._functions_spectral import isreal as isreal
+from ._functions_spectral import real as real
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast

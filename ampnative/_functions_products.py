@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
-from ._ops._matrix import linalg_slogdet
+from ._ops import _matrix
 from .nn.functional.distance import pairwise_distance
 
 __all__ = [
@@ -110,7 +110,7 @@ def det(input: Tensor) -> Tensor:
     return _C.nn.linalg_det(input)
 
 
-def slogdet(input: Tensor) -> linalg_slogdet:
+def slogdet(input: Tensor) -> _matrix.linalg_slogdet:
     """Signs and logarithms of the sizes of determinants: ``linalg.slogdet``."""
     return _C.nn.linalg_slogdet(input)
 
@@ -126,20 +126,22 @@ def lu(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tens
     return found if get_infos else found[:2]
 
 
-def _removed(name: str) -> Any:
-    def removed(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            f"This function was deprecated since version 1.9 and is now removed: torch.{name}. Use torch.linalg.{name} instead, "
-            "whose optional arguments differ."
-        )
-
-    removed.__name__ = removed.__qualname__ = name
-    removed.__doc__ = f"Removed from PyTorch: raises an error that says to use ``linalg.{name}``."
-    return removed
+def _removed(name: str) -> RuntimeError:
+    return RuntimeError(
+        f"This function was deprecated since version 1.9 and is now removed: torch.{name}. Use torch.linalg.{name} instead, whose "
+        "optional arguments differ."
+    )
 
 
-cholesky = _removed("cholesky")
-qr = _removed("qr")
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """Removed from PyTorch: raises RuntimeError. Use ``linalg.cholesky``."""
+    raise _removed("cholesky")
+
+
+def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
+    """Removed from PyTorch: raises RuntimeError. Use ``linalg.qr``."""
+    raise _removed("qr")
+
 
 for _name in ("inner", "matrix_power", "det", "slogdet", "matrix_exp", "lu", "cholesky", "qr"):
     setattr(Tensor, _name, globals()[_name])

@@ -144,7 +144,8 @@ def replay(record, device):
                 if no_kernel and not IS_PYTORCH and not isinstance(got, dict):
                     record.ours.append("a dtype for which PyTorch has no CPU kernel is computed")
                     want = policys_dtype(record, device, dtypes, autocast)
-                if isinstance(want, dict) and "Found no NVIDIA driver" in (want.get("phrase") or "") and not IS_PYTORCH:
+                needs_device = isinstance(want, dict) and "Found no NVIDIA driver" in (want.get("phrase") or "")
+                if needs_device and not IS_PYTORCH and not isinstance(got, dict):
                     record.ours.append("PyTorch's own kernel for it wants a device: the policy's dtype")
                     want = policys_dtype(record, device, dtypes, autocast)
                 if isinstance(got, dict) and "Order nuc not supported" in got.get("message", ""):

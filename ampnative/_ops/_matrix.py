@@ -12,7 +12,10 @@ import numpy as np
 from .. import _C
 from .._C import Tensor
 
-_SHOWN = {_C.float16: "Half", _C.bfloat16: "BFloat16", _C.int64: "Long", _C.int32: "Int", _C.bool: "Bool"}
+_SHOWN = {
+    _C.float16: "Half", _C.bfloat16: "BFloat16", _C.float32: "Float", _C.float64: "Double", _C.int64: "Long", _C.int32: "Int",
+    _C.bool: "Bool", _C.complex64: "ComplexFloat", _C.complex128: "ComplexDouble",
+}  # fmt: skip
 
 
 class LinAlgError(RuntimeError):

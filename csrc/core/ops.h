@@ -39,6 +39,7 @@ typedef enum DTypeRule {
     RULE_WIDE,
     RULE_WIDE_REAL,
     RULE_WIDE_COMPLEX,
+    RULE_COMPLEX,
     RULE_OWN
 } DTypeRule;
 

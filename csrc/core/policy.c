@@ -66,6 +66,7 @@ int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int
     case RULE_WIDE: return equal && is_wide(first) ? first : -1;
     case RULE_WIDE_REAL: return equal && is_wide(first) ? amp_real_of(first) : -1;
     case RULE_WIDE_COMPLEX: return equal && is_wide(first) ? amp_complex_of(amp_real_of(first)) : -1;
+    case RULE_COMPLEX: return equal && (is_wide(first) || first == AMP_FLOAT16) ? amp_complex_of(first) : -1;
     case RULE_BITS: return amp_is_integral(common) ? common : -1;
     default: break;
     }
