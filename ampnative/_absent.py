@@ -36,7 +36,9 @@ def absent_op(name: str, shown: str | None = None) -> AbsentOpError | None:
     entry = _table().get(_ENTRIES.get(name, name))
     if entry is None:
         return None
+    why = entry["absent"]
+    missing = f". {why} " if why.endswith(".") else f" yet ({why} are missing). "
     return AbsentOpError(
-        f"ampnative does not have {shown or name} yet ({entry['absent']} are missing). "
+        f"ampnative does not have {shown or name}{missing}"
         f"Its autocast policy is {entry['cuda']!r} on cuda and {entry['cpu']!r} on cpu"
     )
