@@ -125,8 +125,7 @@ def bartlett_window(
     return found.requires_grad_() if requires_grad else found
 
 
-Tensor.conj = conj  # type: ignore[attr-defined]
-Tensor.angle = angle  # type: ignore[attr-defined]
-Tensor.isreal = isreal  # type: ignore[attr-defined]
-Tensor.real = property(real, doc=real.__doc__)  # type: ignore[attr-defined]
-Tensor.imag = property(imag, doc=imag.__doc__)  # type: ignore[attr-defined]
+for _function in (conj, angle, isreal):
+    setattr(Tensor, _function.__name__, _function)
+for _function in (real, imag):
+    setattr(Tensor, _function.__name__, property(_function, doc=_function.__doc__))

@@ -292,6 +292,15 @@ def test_what_is_refused(call, error, phrase):
         call()
 
 
+def test_diagonals_are_views():
+    x = made(2, 3, 4)
+    for offset in (-3, -2, -1, 0, 1, 3, 4):
+        assert linalg.diagonal(x, offset=offset).tolist() == np.diagonal(x.numpy(), offset, -2, -1).tolist()
+    assert linalg.diagonal(x, dim1=0, dim2=2).tolist() == np.diagonal(x.numpy(), 0, 0, 2).tolist()
+    linalg.diagonal(x).zero_()
+    assert x[0, 1, 1].item() == 0 and x[0, 1, 0].item() != 0
+
+
 def test_methods_and_out():
     x = made(3, 3)
     same(x.det(), linalg.det(x))

@@ -74,6 +74,8 @@ def test_absent_ops_are_no_rows():
         ("softmax", "set_opt", "none"),
         ("torch.nn.functional.layer_norm", "fp32", "none"),
         ("linalg.svd", "none", "fp32"),
+        ("linalg.norm", "none", "none"),
+        ("fft.fftfreq", "none", "none"),
         ("fft.fft", "none", "fp32"),
         ("conv_transpose2d", "lower", "lower"),
         ("cat", "none", "promote"),

@@ -202,7 +202,7 @@ class Eigh(Function):
     """Eigenvalues in rising order, and eigenvectors as columns. Equal eigenvalues have no slope of vectors: inf or NaN."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, half: str) -> Any:
+    def forward(ctx: Any, a: Tensor, half: Any) -> Any:
         values, vectors = (tensor(v, a) for v in np.linalg.eigh(array(a), half))
         ctx.save_for_backward(values, vectors)
         ctx.set_materialize_grads(False)
@@ -235,7 +235,7 @@ class Svd(Function):
         u, s, vh = ctx.saved_tensors
         ut, v = transposed(u), transposed(vh)
         middle = None if gs is None else _diagonal(gs)
-        inverse_gaps = _off_diagonal(s * s) if gu is not None or gvh is not None else None
+        inverse_gaps = _off_diagonal(s * s)
         if gu is not None:
             turned = _matmul(ut, gu)
             part = (turned - transposed(turned)) * inverse_gaps * s.unsqueeze(-2)

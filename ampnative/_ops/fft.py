@@ -196,7 +196,7 @@ def stft(
     if not 0 < n_fft <= signal.shape[1]:
         raise RuntimeError(f"stft: expected 0 < n_fft <= {signal.shape[1]}, but got n_fft={n_fft}")
     frames = np.lib.stride_tricks.sliding_window_view(signal, n_fft, 1)[:, ::hop] * _window("stft", window, length, n_fft, signal.dtype)
-    scale = "ortho" if normalized else "backward"
+    scale: Any = "ortho" if normalized else "backward"
     if np.iscomplexobj(frames) or onesided is False:
         if onesided and np.iscomplexobj(frames):
             raise RuntimeError("Cannot have onesided output if window or input is complex")
@@ -232,7 +232,7 @@ def istft(
         raise RuntimeError(f"istft: expected {rows} rows and at least one frame, but got {list(input.shape)}")
     values = array(input)
     spectrum = (values if values.ndim == 3 else values[None]).swapaxes(1, 2)
-    scale = "ortho" if normalized else "backward"
+    scale: Any = "ortho" if normalized else "backward"
     one_half = spectrum[..., : n_fft // 2 + 1]  # tells a real signal
     frames = np.fft.ifft(spectrum, n_fft, norm=scale) if return_complex else np.fft.irfft(one_half, n_fft, norm=scale)
     weights = _window("istft", window, width, n_fft, real.dtype)

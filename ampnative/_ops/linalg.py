@@ -154,7 +154,7 @@ def linalg_cholesky_ex(A: Tensor, upper: bool, check_errors: bool) -> m.linalg_c
     return m.linalg_cholesky_ex(transposed(low) if upper else low, info)
 
 
-def linalg_qr(A: Tensor, mode: str) -> m.linalg_qr:
+def linalg_qr(A: Tensor, mode: Any) -> m.linalg_qr:
     check("linalg.qr", A)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
@@ -235,7 +235,7 @@ def linalg_svdvals(A: Tensor, driver: str | None) -> Tensor:
     return tensor(np.linalg.svd(array(A), compute_uv=False), A)
 
 
-def _half(UPLO: str) -> str:
+def _half(UPLO: str) -> Any:
     if UPLO.upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     return UPLO.upper()
@@ -310,15 +310,15 @@ def lu_solution(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool
     if not left:  # X A = B  <=>  A^H X^H = B^H
         b = tensor(array(B).swapaxes(-1, -2).conj(), B)
         return tensor(array(lu_solution(LU, pivots, b, True, not adjoint)).swapaxes(-1, -2).conj(), B)
-    factors, b = array(LU), array(B)
+    factors, right = array(LU), array(B)
     order = m.permutation(array(pivots), factors.shape[-1])
     if not adjoint:
-        batch = np.broadcast_shapes(order.shape[:-1], b.shape[:-2])
+        batch = np.broadcast_shapes(order.shape[:-1], right.shape[:-2])
         rows = np.broadcast_to(order, (*batch, order.shape[-1]))[..., None]
-        moved = np.take_along_axis(np.broadcast_to(b, (*batch, *b.shape[-2:])), rows, -2)
+        moved = np.take_along_axis(np.broadcast_to(right, (*batch, *right.shape[-2:])), rows, -2)
         return tensor(m.triangular(factors, m.triangular(factors, moved, False, True), True, False), B)
     turned = factors.swapaxes(-1, -2).conj()
-    x = m.triangular(turned, m.triangular(turned, b, False, False), True, True)
+    x = m.triangular(turned, m.triangular(turned, right, False, False), True, True)
     back = np.broadcast_to(order.argsort(-1), (*x.shape[:-2], order.shape[-1]))[..., None]
     return tensor(np.take_along_axis(x, back, -2), B)
 

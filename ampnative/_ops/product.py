@@ -185,14 +185,15 @@ def tensordot(input: Tensor, other: Tensor, dims_input: Sequence[int], dims_othe
     left = [_dim(d, input.dim()) for d in dims_input]
     right = [_dim(d, other.dim()) for d in dims_other]
     for i, j in zip(left, right, strict=True):
-        a, b = input.size(i), other.size(j)
-        if a != b and a == 1:
+        size, with_size = input.size(i), other.size(j)
+        if size != with_size and size == 1:
             other = other.sum(j, keepdim=True)
-        elif a != b and b == 1:
+        elif size != with_size and with_size == 1:
             input = input.sum(i, keepdim=True)
-        elif a != b:
+        elif size != with_size:
             raise RuntimeError(
-                f"tensordot: contracted dimensions need to match, but first has size {a} in dim {i} and second has size {b} in dim {j}"
+                f"tensordot: contracted dimensions need to match, but first has size {size} in dim {i} and second has size {with_size} "
+                f"in dim {j}"
             )
     kept = [d for d in range(input.dim()) if d not in left], [d for d in range(other.dim()) if d not in right]
     inner = math.prod(input.size(d) for d in left)
@@ -220,7 +221,9 @@ def _product(a: Tensor, b: Tensor, summed: set[int]) -> Tensor:
     a = a.sum(alone[0], keepdim=True, dtype=a.dtype) if alone[0] else a
     b = b.sum(alone[1], keepdim=True, dtype=b.dtype) if alone[1] else b
     inner = [d for d in summed if a.size(d) != 1]
-    both, left, right = [], [], []
+    both: list[int] = []
+    left: list[int] = []
+    right: list[int] = []
     for d in range(a.dim()):
         if d not in summed:
             (both if a.size(d) != 1 and b.size(d) != 1 else right if b.size(d) != 1 else left).append(d)

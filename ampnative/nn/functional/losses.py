@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -419,8 +420,8 @@ def triplet_margin_with_distance_loss(
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor | Sequence[int],
-    target_lengths: Tensor | Sequence[int],
+    input_lengths: Any,
+    target_lengths: Any,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -430,7 +431,7 @@ def ctc_loss(
     Args:
         log_probs: (T, N, C) or (T, C): logarithms, as of ``log_softmax``; the gradient counts on that.
         targets: (N, S) padded, or one after the other (sum of target_lengths); class numbers other than ``blank``.
-        input_lengths, target_lengths: (N), each at most T, and S.
+        input_lengths, target_lengths: (N), each at most T, and S: both integral tensors, or both sequences of ints.
         reduction: "mean" divides each sample's loss by its number of labels first.
         zero_infinity: samples that cannot be aligned, whose loss is infinite, count as 0 and have no gradient.
     """
