@@ -5,7 +5,24 @@ autocast, their gradients and their docstrings come from there.
 """
 
 from . import _core_check  # isort: skip  first, so that a missing core is named
-from . import _C, amp, autograd, backends, cpu, cuda, debug, fft, linalg, nn, optim, random, serialization, utils
+from . import (
+    _C,
+    amp,
+    autograd,
+    backends,
+    cpu,
+    cuda,
+    debug,
+    fft,
+    linalg,
+    nn,
+    optim,
+    random,
+    return_types,
+    serialization,
+    special,
+    utils,
+)
 from ._C import (
     Generator,
     Size,
@@ -72,7 +89,6 @@ from ._functions_spectral import (
     hamming_window,
     hann_window,
     imag,
-    isreal,
     real,
 )
 from ._tensor_str import set_printoptions

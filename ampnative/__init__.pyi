@@ -13,7 +13,9 @@ from . import linalg as linalg
 from . import nn as nn
 from . import optim as optim
 from . import random as random
+from . import return_types as return_types
 from . import serialization as serialization
+from . import special as special
 from . import utils as utils
 from ._C import Generator as Generator
 from ._C import Size as Size
@@ -76,7 +78,6 @@ from ._functions_spectral import conj as conj
 from ._functions_spectral import hamming_window as hamming_window
 from ._functions_spectral import hann_window as hann_window
 from ._functions_spectral import imag as imag
-from ._functions_spectral import isreal as isreal
 from ._functions_spectral import real as real
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler

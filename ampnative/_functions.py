@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C
+from . import _C, _functions_math, _functions_search, _functions_shape
 from ._C import Tensor
 
 __all__: list[str] = []
@@ -154,6 +154,10 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     return input.permute([placed[d] if d in placed else next(rest) for d in range(n)])
 
 
+moveaxis = Tensor.moveaxis = movedim
+__all__.append("moveaxis")
+
+
 @_method
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """A view with dimension ``dim`` spread over several; one of ``sizes`` may be -1."""
@@ -201,3 +205,14 @@ def _deprecated_autocast() -> None:
 
 
 _deprecated_autocast()
+
+
+def _include(module: Any) -> None:
+    """Another file of functions."""
+    for name in module.__all__:
+        globals()[name] = getattr(module, name)
+        __all__.append(name)
+
+
+for _module in (_functions_shape, _functions_search, _functions_math):
+    _include(_module)

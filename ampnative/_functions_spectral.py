@@ -8,7 +8,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 
-__all__ = ["angle", "bartlett_window", "blackman_window", "conj", "hamming_window", "hann_window", "imag", "isreal", "real"]
+__all__ = ["angle", "bartlett_window", "blackman_window", "conj", "hamming_window", "hann_window", "imag", "real"]
 
 
 def real(input: Tensor) -> Tensor:
@@ -39,11 +39,6 @@ def angle(input: Tensor) -> Tensor:
     x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
     found = _C.functions.where(x < 0, math.pi, 0.0).to(x.dtype)
     return _C.functions.where(x.isnan(), x.detach(), found)
-
-
-def isreal(input: Tensor) -> Tensor:
-    """Whether the imaginary part is 0, per element."""
-    return imag(input) == 0 if input.is_complex() else _C.functions.ones(tuple(input.shape), dtype=_C.bool, device=input.device)
 
 
 def _cosines(length: int, periodic: bool, weights: tuple[float, ...], dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -125,7 +120,7 @@ def bartlett_window(
     return found.requires_grad_() if requires_grad else found
 
 
-for _function in (conj, angle, isreal):
+for _function in (conj, angle):
     setattr(Tensor, _function.__name__, _function)
 for _function in (real, imag):
     setattr(Tensor, _function.__name__, property(_function, doc=_function.__doc__))

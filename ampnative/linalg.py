@@ -137,14 +137,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonals of matrices, a view."""
-    n = A.dim()
-    first, second = dim1 % n, dim2 % n
-    length = min(A.size(first), A.size(second) - offset) if offset >= 0 else min(A.size(first) + offset, A.size(second))
-    start = offset * A.stride(second) if offset >= 0 else -offset * A.stride(first)
-    kept = [d for d in range(n) if d not in (first, second)]
-    shape = [A.size(d) for d in kept] + [max(length, 0)]
-    strides = [A.stride(d) for d in kept] + [A.stride(first) + A.stride(second)]
-    return A.as_strided(shape, strides, A.storage_offset() + (start if length > 0 else 0))
+    return A.diagonal(offset, dim1, dim2)
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:

@@ -1,5 +1,7 @@
 """Products, distances and norms of matrices."""
 
+import warnings
+
 from gradient_examples import Example, F, in_place, spaced, torch
 
 linalg = torch.linalg
@@ -7,6 +9,17 @@ M23, M34, M45, M33 = spaced(2, 3), spaced(3, 4, seed=1), spaced(4, 5, seed=2), s
 B234, B245 = spaced(2, 3, 4, seed=4), spaced(2, 4, 5, seed=5)
 V3, W3, V4 = spaced(3), spaced(3, seed=1, low=-1.9), spaced(4, seed=2)
 X34, Y34 = spaced(3, 4), spaced(3, 4, low=-1.93, seed=1)
+
+
+def quiet(function):
+    """Without the warning that it is deprecated."""
+
+    def called(*inputs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return function(*inputs)
+
+    return called
 
 
 def einsum(equation, *inputs):
@@ -50,7 +63,7 @@ EXAMPLES = {
         einsum("ij->j", M23),
         einsum("ii", M33),
     ],
-    "chain_matmul": [Example(torch.chain_matmul, (M23, M34, M45))],
+    "chain_matmul": [Example(quiet(torch.chain_matmul), (M23, M34, M45))],
     "linalg_multi_dot": [
         Example(lambda *t: linalg.multi_dot(t), (M23, M34, M45)),
         Example(lambda *t: linalg.multi_dot(t), (V3, M34, V4)),
@@ -72,9 +85,9 @@ EXAMPLES = {
         Example(lambda x: torch.renorm(x, 2, 0, 1.0), (X34,)),
         Example(lambda x: torch.renorm(x, 1, -1, 3.1), (X34,)),
     ],
-    "frobenius_norm": [Example(lambda x: torch.frobenius_norm(x, (0, 1)), (X34,))],
-    "nuclear_norm": [Example(torch.nuclear_norm, (X34,))],
-    "nuclear_norm_dim": [Example(lambda x: torch.nuclear_norm(x, (0, 2), keepdim=True), (B234,))],
+    "frobenius_norm": [Example(quiet(lambda x: torch.frobenius_norm(x, (0, 1))), (X34,))],
+    "nuclear_norm": [Example(quiet(torch.nuclear_norm), (X34,))],
+    "nuclear_norm_dim": [Example(quiet(lambda x: torch.nuclear_norm(x, (0, 2), keepdim=True)), (B234,))],
     "matrix_norm": [Example(lambda x, p=p: linalg.matrix_norm(x, p), (X34,)) for p in (1, -1, 2, -2, float("inf"))],
     "matrix_norm_str": [
         Example(lambda x: linalg.matrix_norm(x), (B234,)),

@@ -1,5 +1,7 @@
 """How products, distances and matrix functions are called for the question of their dtype."""
 
+import warnings
+
 import ampnative as torch
 
 M, V, B = (3, 3), (3,), (2, 3, 3)
@@ -8,6 +10,13 @@ M, V, B = (3, 3), (3,), (2, 3, 3)
 def regular(x):
     """Ones, made a matrix far from singular, in the dtype they had."""
     return torch.eye(3, dtype=torch.float64).to(x.device, x.dtype) + x
+
+
+def quiet(f, *args):
+    """Without the warning that it is deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return f(*args)
 
 
 def of_matrix(f, x, device):
@@ -26,8 +35,10 @@ FORMS = {
     "cross": ([M, M], lambda f, x, y, device: f(x, y, 0)),
     "einsum": ([M, M], lambda f, x, y, device: f("ij,jk->ik", [x, y])),
     "renorm": ([M], lambda f, x, device: f(x, 2, 0, 1.0)),
-    "frobenius_norm": ([M], lambda f, x, device: f(x, (0, 1))),
-    "nuclear_norm_dim": ([M], lambda f, x, device: f(x, (0, 1))),
+    "frobenius_norm": ([M], lambda f, x, device: quiet(f, x, (0, 1))),
+    "nuclear_norm": ([M], lambda f, x, device: quiet(f, x)),
+    "nuclear_norm_dim": ([M], lambda f, x, device: quiet(f, x, (0, 1))),
+    "triangular_solve": ([M, M], lambda f, x, y, device: quiet(f, x, y)),
     "matrix_norm": ([M], lambda f, x, device: f(x, 1)),
     "linalg_solve": ([M, M], of_matrix_and),
     "linalg_solve_triangular": ([M, M], lambda f, x, y, device: f(x, y, upper=True)),

@@ -14,6 +14,8 @@ from golden_tools import IS_PYTORCH, dtype_name, promised_phrase, records, resol
 LONG = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
 SHORT = {v: k for k, v in LONG.items()}
 PLACE_CUDA = None
+# A function of several ops, and the one that its records without a kernel in PyTorch reach.
+REACHED = {"interpolate": "_upsample_bilinear2d_aa"}
 
 
 def dtype_of(short):
@@ -126,7 +128,7 @@ def policys_dtype(record, device, dtypes, autocast):
     tensors = [d for arg in [*record["args"], *record["kwargs"].values()] for d in tensor_dtypes(arg, given)]
     with torch.autocast(device, dtype=None if autocast == "none" else dtype_of(autocast), enabled=autocast != "none"):
         name = record["path"].rpartition(".")[2]
-        answer = torch.amp.result_dtype(name, *tensors, device_type=device)
+        answer = torch.amp.result_dtype(REACHED.get(name, name), *tensors, device_type=device)
     return SHORT[dtype_name(answer)]
 
 

@@ -158,7 +158,6 @@ def test_result_dtype_knows_the_region():
     [
         (torch, "conv2d", ("lower", "lower")),
         (torch.nn.functional, "conv2d", ("lower", "lower")),
-        (torch.nn.functional, "grid_sample", ("promote", "fp32")),
     ],
 )
 def test_an_absent_op_says_so(owner, name, policies):

@@ -35,6 +35,37 @@ typedef struct AdamOptions {
     bool nadam;
 } AdamOptions;
 
+/* ---- pooling and resampling: views are 5-d here, (N, C, D, H, W), with size 1 where the op has fewer spatial dimensions ----
+ *
+ * One spatial dimension: output i covers the input positions first[i] + k * step, k = 0 .. count[i] - 1, all inside the input.
+ *
+ *     input    [ 0 1 2 3 4 5 6 ]            first = 0 2 4   count = 3 3 3   step = 1
+ *     output     |___|___|___|                                                        */
+typedef struct PoolDim {
+    int64_t in, out, step;        /* step: 1 for averages */
+    const int64_t *first, *count; /* `out` entries; PoolPlan.per_plane and in > 1: `out` for each of the N * C planes */
+    const int64_t *divide;        /* averages: what this dimension adds to the divisor, as a factor; NULL: count */
+} PoolDim;
+typedef enum PoolKind { POOL_MAX, POOL_AVERAGE, POOL_AVERAGE_GRAD, POOL_ADD_AT, POOL_PUT_AT } PoolKind;
+typedef struct PoolPlan {
+    PoolKind kind;
+    bool per_plane;
+    int64_t divisor; /* averages: divisor of every window; 0: the product of the dimensions' factors */
+    PoolDim dim[3];
+} PoolPlan;
+
+/* One spatial dimension of a separable linear map: out[i] = sum over k of weight[i * taps + k] * in[index[i * taps + k]].
+ * weight NULL: all 1. */
+typedef struct ResampleDim {
+    int64_t in, out, taps;
+    const int64_t *index;
+    const double *weight;
+} ResampleDim;
+typedef struct ResamplePlan {
+    bool transposed; /* from a tensor of the sizes dim[].out to one of the sizes dim[].in: the derivative of the map */
+    ResampleDim dim[3];
+} ResamplePlan;
+
 typedef struct Backend {
     /* Memory. alloc returns 64-byte aligned storage (NULL: out of memory); nbytes 0 gives a valid pointer. free takes the same nbytes. */
     void *(*alloc)(size_t nbytes);
@@ -61,7 +92,8 @@ typedef struct Backend {
      * var std: num[0] = correction, two-pass. vector_norm: num[0] = order (inf, -inf, 0, 1, 2, p); a 2-norm does not overflow when
      * the result fits. The OP_x_dim rows and their OP_x twins are treated alike. */
     Slot reduce;
-    /* cumsum, cumprod along the single dimension in `dims`; out dtype = in dtype (16 bits: the running value stays fp32). */
+    /* cumsum, cumprod, logcumsumexp along the single dimension in `dims`; out dtype = in dtype (16 bits: the running value stays fp32).
+     * cummax, cummin: out[0] values, out[1] int64 positions; of equal values the latest, from the first NaN on NaN. */
     Slot scan;
     /* out[0] = num[1] * in[0] @ in[1] + num[0] * in[2]. Views 2-d (M,K)(K,N) or 3-d with one batch; in[2] (out's shape, any strides, or
      * NULL) joins in fp32 before the single rounding; num[0] beta, num[1] alpha; beta 0 must not read in[2]. bits: in[0] and in[1]
@@ -77,12 +109,29 @@ typedef struct Backend {
      * 16 bits in fp32 per addition), 0 = assign (last wins). AMP_BAD_INDEX before anything is written. */
     Slot index_put;
     /* gather: out[0][i][j] = in[0][index[i][j]][j] for the dimension in `dims`; in[1] = int64 index, out's shape.
-     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index. AMP_BAD_POSITION: negative or too large. */
+     * scatter_add: out[0] (already holds input) += in[0]=src at in[1]=index; scatter: = (the last of several stays); scatter_into:
+     * = op(out, src), num[0].i = OP_mul, OP_maximum or OP_minimum, rounded each time. AMP_BAD_POSITION: negative or too large. */
     Slot gather;
+    /* Along the dimension in `dims`; out[0] values (in[0]'s dtype), out[1] int64 positions. NaN is greatest, both zeros are equal, of
+     * equal elements the first comes first. sort: num[0].i = descending. topk: as many as out has there, num[0].i = largest. One
+     * result: kthvalue (num[0].i = k, from 1), median (lower; NaN if there is one), nanmedian, mode (smallest, its last position). */
+    Slot sort;
+    /* searchsorted: out[0] int64 or int32 = place of each in[1] in the sorted lines in[0] along its last dimension (1-d: one line for
+     * all, else in[1]'s other dimensions); in[2] NULL, or int64 positions that sort in[0]. num[0].i = right. */
+    Slot search;
     /* tril triu: num[0] = diagonal (last two dims); flip: `dims`; arange linspace eye: out[0] from num; */
     Slot arrange;
     /* nonzero: count first (extra = int64_t* count, out[0] NULL), then out[0] (count, ndim) int64. */
     Slot nonzero;
+    /* extra = const PoolPlan*, see there. Index tensors are int64 and count positions inside a plane (D, H, W).
+     * POOL_MAX: out[0] = largest value of each window, NaN wins; out[1] (may be NULL) = its position, the first of equals.
+     * POOL_AVERAGE: out[0] = sum of each window / divisor. POOL_AVERAGE_GRAD: in[0] = gradient of the outputs, out[0] = the input's.
+     * POOL_ADD_AT, POOL_PUT_AT: out[0] = zeros, with in[0] added or written at in[1] in each plane, later values last;
+     * AMP_BAD_POSITION for a position outside the plane. bits: in[0] and out[0] of one dtype, not complex; sums run in fp64. */
+    Slot pool;
+    /* extra = const ResamplePlan*. out[0] = the map of in[0], one dtype, in fp64 with one rounding. Without weights and not
+     * transposed it copies elements of any dtype. */
+    Slot resample;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
      * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
      * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */

@@ -133,6 +133,19 @@ AMP_FN int64_t amp_i64_pow(int64_t a, int64_t n) {
 AMP_FN int64_t amp_i64_shift_left(int64_t a, int64_t n) { return n < 0 || n > 63 ? 0 : (int64_t)((uint64_t)a << n); }
 AMP_FN int64_t amp_i64_shift_right(int64_t a, int64_t n) { return a >> (n < 0 || n > 63 ? 63 : n); }
 
+/* Never negative, but for INT64_MIN, whose size does not exist. */
+AMP_FN int64_t amp_i64_gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = amp_i64_fmod(a, b);
+        a = b, b = rest;
+    }
+    return amp_i64_abs(a);
+}
+AMP_FN int64_t amp_i64_lcm(int64_t a, int64_t b) {
+    int64_t g = amp_i64_gcd(a, b);
+    return g == 0 ? 0 : amp_i64_abs(amp_i64_mul(amp_i64_div_trunc(a, g), b));
+}
+
 AMP_FN AmpComplex amp_c128_add(AmpComplex a, AmpComplex b) { return (AmpComplex){a.re + b.re, a.im + b.im}; }
 AMP_FN AmpComplex amp_c128_sub(AmpComplex a, AmpComplex b) { return (AmpComplex){a.re - b.re, a.im - b.im}; }
 AMP_FN AmpComplex amp_c128_mul(AmpComplex a, AmpComplex b) {

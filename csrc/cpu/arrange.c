@@ -6,6 +6,7 @@
 #include "cast.h"
 #include "elementwise.h"
 #include "lines.h"
+#include "scan.h"
 
 /* Columns [first, last) of a row are copied, the others become zero. */
 typedef struct Row {
@@ -244,6 +245,7 @@ static void scan_range(void *context, int64_t begin, int64_t end) {
 }
 
 Status amp_scan(const Call *call) {
+    if (call->op != OP_cumsum && call->op != OP_cumprod) return amp_scan_other(call);
     const View *view[2] = {call->in[0], call->out[0]};
     Scan s = {.product = call->op == OP_cumprod, .type = amp_compute_dtype(call->out[0]->dtype)};
     if (call->out[0]->numel == 0) return AMP_OK;

@@ -5,7 +5,9 @@
 #include "elementwise.h"
 #include "index.h"
 #include "list.h"
+#include "pooling.h"
 #include "reduce.h"
+#include "sort.h"
 
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);

@@ -1,6 +1,7 @@
 /* double kernels at three instruction-set levels, all made from one template. */
 #include "vectorize.h"
 
+#include "../core/numeric_gamma.h"
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
 

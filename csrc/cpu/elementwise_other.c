@@ -51,7 +51,8 @@ static inline uint8_t put_U8(bool v) { return v; }
     X(add, amp_i64_add(x, y)) X(sub, amp_i64_sub(x, y)) X(mul, amp_i64_mul(x, y)) X(pow, amp_i64_pow(x, y))            \
     X(maximum, x > y ? x : y) X(minimum, x < y ? x : y) X(fmax, x > y ? x : y) X(fmin, x < y ? x : y)                  \
     X(bitwise_and, x & y) X(bitwise_or, x | y) X(bitwise_xor, x ^ y) X(relu_grad, y > 0 ? x : 0)                       \
-    X(bitwise_left_shift, amp_i64_shift_left(x, y)) X(bitwise_right_shift, amp_i64_shift_right(x, y))
+    X(bitwise_left_shift, amp_i64_shift_left(x, y)) X(bitwise_right_shift, amp_i64_shift_right(x, y))                  \
+    X(gcd, amp_i64_gcd(x, y)) X(lcm, amp_i64_lcm(x, y)) X(heaviside, x == 0 ? y : x > 0)
 #define I64_BINARY_VARIANTS(X)                                                                                         \
     X(add_alpha, amp_i64_add(x, amp_i64_mul(N0, y))) X(sub_alpha, amp_i64_sub(x, amp_i64_mul(N0, y)))
 /* A zero divisor is reported, and counted as 1 meanwhile. */

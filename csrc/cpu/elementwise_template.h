@@ -14,7 +14,9 @@
     X(erf, R(erf)(x)) X(erfc, R(erfc)(x)) X(erfinv, R(erfinv)(x)) X(gelu, R(gelu)(x)) X(silu, R(silu)(x))              \
     X(logsigmoid, R(logsigmoid)(x)) X(nan_to_num, R(nan_to_num)(x, n0, n1, n2))                                        \
     X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(elu, R(elu)(x, n0))         \
-    X(softplus, R(softplus)(x, n0, n1))
+    X(softplus, R(softplus)(x, n0, n1)) X(lgamma, amp_lgamma((double)x)) X(digamma, amp_digamma((double)x))            \
+    X(polygamma, amp_polygamma((double)n0, (double)x)) X(i0, amp_bessel_i(0, (double)x)) X(i1, amp_bessel_i(1, (double)x)) \
+    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x))
 #define UNARY_VARIANTS(X)                                                                                              \
     X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
     X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))
@@ -27,7 +29,9 @@
     X(floor_divide, R(floor_divide)(x, y)) X(remainder, R(remainder)(x, y)) X(fmod, M(fmod)(x, y)) X(pow, M(pow)(x, y)) \
     X(atan2, M(atan2)(x, y)) X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
     X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
-    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))
+    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))   \
+    X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
+    X(heaviside, x == 0 ? y : (REAL)(x > 0))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)                                                                                                \

@@ -1,4 +1,4 @@
-/* Advanced indexing: index, index_put, gather, scatter_add. Every index is checked before anything is written. */
+/* Advanced indexing: index, index_put, gather, scatters. Every index is checked before anything is written. */
 #include "cast.h"
 #include "elementwise.h"
 #include "index.h"
@@ -37,11 +37,17 @@ static void odometer_next(Odometer *o) {
     }
 }
 
+/* A dimension of stride 0 shows the same indices again. */
 static Status check_indices(const View *index, int64_t size, bool from_end) {
     Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
+    int64_t shape[AMP_MAX_DIMS], count = index->numel ? 1 : 0;
+    for (int d = 0; d < index->ndim; d++) {
+        shape[d] = index->stride[d] == 0 && index->shape[d] ? 1 : index->shape[d];
+        count *= shape[d];
+    }
+    odometer_start(&o, index->ndim, shape);
     odometer_add(&o, index, 0, index->data);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < count; i++) {
         int64_t k = read_index(o.ptr[0]);
         if (k < (from_end ? -size : 0) || k >= size) return from_end ? AMP_BAD_INDEX : AMP_BAD_POSITION;
         odometer_next(&o);
@@ -167,48 +173,118 @@ Status amp_index_put(const Call *call) {
     return AMP_OK;
 }
 
-/* ---- gather and scatter_add ---- */
+/* ---- gather and scatters ----
+ *
+ * All views have the index's shape, apart from one, the table (input of gather, output of scatters), which the index moves through
+ * along `dim`. The last dimension is walked by the inner loops below, the others by the odometer. */
+enum { TABLE, OTHER, INDEX };
+typedef struct Places {
+    Odometer o; /* the outer dimensions */
+    int64_t runs, length;
+    int64_t inner[3]; /* bytes between neighbours of a run; of the table: as far as the index does not move it */
+    int64_t step;     /* bytes per unit of the index */
+    int dtype;
+} Places;
 
-static Status gather(const Call *call) {
-    const View *in = call->in[0], *index = call->in[1], *out = call->out[0];
-    int dim = amp_first_dim(call->dims);
-    int64_t size = in->ndim ? in->shape[dim] : 1, item = (int64_t)amp_itemsize(in->dtype),
-            step = in->ndim ? in->stride[dim] * item : 0;
-    Status status = check_indices(index, size, false);
-    if (status != AMP_OK) return status;
-    Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
-    odometer_add(&o, in, 0, in->data);
-    odometer_add(&o, index, 0, index->data);
-    odometer_add(&o, out, 0, out->data);
-    if (index->ndim) o.step[0][dim] = 0; /* along `dim` the index moves the source */
-    for (int64_t i = 0; i < index->numel; i++) {
-        int64_t k = read_index(o.ptr[1]);
-        memcpy(o.ptr[2], o.ptr[0] + k * step, (size_t)item);
-        odometer_next(&o);
+static Status plan_places(Places *p, const View *table, const View *other, const View *index, uint64_t dims) {
+    int dim = amp_first_dim(dims), last = index->ndim - 1;
+    const View *view[3] = {table, other, index};
+    int64_t item = (int64_t)amp_itemsize(table->dtype);
+    p->dtype = table->dtype;
+    p->step = table->ndim ? table->stride[dim] * item : 0;
+    odometer_start(&p->o, last < 0 ? 0 : last, index->shape);
+    for (int v = 0; v < 3; v++) {
+        odometer_add(&p->o, view[v], 0, view[v]->data);
+        p->inner[v] = last < 0 ? 0 : view[v]->stride[last] * (int64_t)amp_itemsize(view[v]->dtype);
+    }
+    if (dim < last) p->o.step[TABLE][dim] = 0;
+    if (dim == last) p->inner[TABLE] = 0;
+    p->length = last < 0 ? 1 : index->shape[last];
+    p->runs = p->length ? index->numel / p->length : 0;
+    return check_indices(index, table->ndim ? table->shape[dim] : 1, false);
+}
+
+/* Where element i of the run stands in the table. */
+static inline char *place(const Places *p, int64_t i) {
+    return p->o.ptr[TABLE] + i * p->inner[TABLE] + read_index(p->o.ptr[INDEX] + i * p->inner[INDEX]) * p->step;
+}
+static inline char *counterpart(const Places *p, int64_t i) { return p->o.ptr[OTHER] + i * p->inner[OTHER]; }
+
+/* One index for the whole run, dense on both sides. */
+static bool is_block(const Places *p) {
+    int64_t item = (int64_t)amp_itemsize(p->dtype);
+    return p->inner[INDEX] == 0 && p->inner[TABLE] == item && p->inner[OTHER] == item && p->length > 1;
+}
+
+#define EACH_RUN(p) for (int64_t run = 0; run < (p)->runs; run++, odometer_next(&(p)->o))
+
+#define MOVE_RUN(bytes) \
+    case bytes: \
+        for (int64_t i = 0; i < p->length; i++) \
+            memcpy(to_table ? place(p, i) : counterpart(p, i), to_table ? counterpart(p, i) : place(p, i), bytes); \
+        break;
+static inline __attribute__((always_inline)) void move_run(const Places *p, bool to_table) {
+    switch (amp_itemsize(p->dtype)) {
+        MOVE_RUN(1)
+        MOVE_RUN(2)
+        MOVE_RUN(4)
+        MOVE_RUN(8)
+        MOVE_RUN(16)
+    default: break;
+    }
+}
+
+/* Of several values for one place the last stays. */
+static void move_places(Places *p, bool to_table) {
+    size_t bytes = amp_itemsize(p->dtype) * (size_t)p->length;
+    if (is_block(p)) {
+        EACH_RUN(p) memcpy(to_table ? place(p, 0) : counterpart(p, 0), to_table ? counterpart(p, 0) : place(p, 0), bytes);
+    } else if (to_table) {
+        EACH_RUN(p) move_run(p, true);
+    } else {
+        EACH_RUN(p) move_run(p, false);
+    }
+}
+
+/* table = op(table, other) in the compute format, rounded each time. */
+static void combine_one(int dtype, Kernel kernel, char *to, const char *from) {
+    _Alignas(16) char a[AMP_MAX_ITEM], b[AMP_MAX_ITEM];
+    int compute = amp_compute_dtype(dtype);
+    const char *in[2] = {a, b};
+    amp_convert(dtype, to, 0, compute, a, 0, 1);
+    amp_convert(dtype, from, 0, compute, b, 0, 1);
+    kernel(in, a, 1, 0, &(Params){.zero_divisor = NULL});
+    amp_convert(compute, a, 0, dtype, to, 0, 1);
+}
+
+static void combine_block(const Places *p, Kernel kernel) {
+    const char *in[2] = {place(p, 0), counterpart(p, 0)};
+    kernel(in, place(p, 0), p->length, 0, &(Params){.zero_divisor = NULL});
+}
+
+static Status combine_places(Places *p, int op) {
+    int compute = amp_compute_dtype(p->dtype);
+    Kernel kernel = amp_find_kernel(compute, op);
+    if (!kernel) return AMP_BAD_DTYPE;
+    if (compute == p->dtype && is_block(p)) {
+        EACH_RUN(p) combine_block(p, kernel);
+    } else if (p->dtype == AMP_FLOAT32 && op == OP_add) {
+        EACH_RUN(p) for (int64_t i = 0; i < p->length; i++) add_one(AMP_FLOAT32, place(p, i), counterpart(p, i));
+    } else {
+        EACH_RUN(p) for (int64_t i = 0; i < p->length; i++) combine_one(p->dtype, kernel, place(p, i), counterpart(p, i));
     }
     return AMP_OK;
 }
 
-static Status scatter_add(const Call *call) {
-    const View *src = call->in[0], *index = call->in[1], *out = call->out[0];
-    int dim = amp_first_dim(call->dims);
-    int64_t size = out->ndim ? out->shape[dim] : 1;
-    int64_t step = out->ndim ? out->stride[dim] * (int64_t)amp_itemsize(out->dtype) : 0;
-    Status status = check_indices(index, size, false);
+Status amp_gather(const Call *call) {
+    Places p;
+    bool writes = call->op != OP_gather;
+    const View *table = writes ? call->out[0] : call->in[0], *other = writes ? call->in[0] : call->out[0];
+    Status status = plan_places(&p, table, other, call->in[1], call->dims);
     if (status != AMP_OK) return status;
-    Odometer o;
-    odometer_start(&o, index->ndim, index->shape);
-    odometer_add(&o, src, 0, src->data);
-    odometer_add(&o, index, 0, index->data);
-    odometer_add(&o, out, 0, out->data);
-    if (index->ndim) o.step[2][dim] = 0;
-    for (int64_t i = 0; i < index->numel; i++) {
-        int64_t k = read_index(o.ptr[1]);
-        add_one(out->dtype, o.ptr[2] + k * step, o.ptr[0]);
-        odometer_next(&o);
+    switch (call->op) {
+    case OP_scatter_add: return combine_places(&p, OP_add);
+    case OP_scatter_into: return combine_places(&p, (int)call->num[0].i);
+    default: move_places(&p, writes); return AMP_OK;
     }
-    return AMP_OK;
 }
-
-Status amp_gather(const Call *call) { return call->op == OP_scatter_add ? scatter_add(call) : gather(call); }

@@ -44,6 +44,15 @@ static int parse_default(const char *text, size_t n, Param *p) {
         a->s = copy;
         return 0;
     }
+    if (p->kind == ARG_INTS) { /* one number stands for all entries */
+        a->n = 1;
+        a->ints = PyMem_Malloc(sizeof *a->ints);
+        if (!a->ints) {
+            return -1;
+        }
+        a->ints[0] = strtoll(buffer, NULL, 10);
+        return 0;
+    }
     bool truth = !strcmp(buffer, "True");
     double f = truth ? 1.0 : strtod(buffer, NULL);
     a->num.f = f;

@@ -244,6 +244,12 @@ static int binary_dtype_checks(const OpCall *c, int common) {
                      amp_dtype_info[common].name, half_complex ? "complex64" : "int64");
         return -1;
     }
+    if (op == OP_heaviside && c->arg[0].t->v.dtype != c->arg[1].t->v.dtype && !(c->arg[1].t->flags & TENSOR_WRAPPED)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "heaviside is not yet implemented for tensors with different dtypes: got %s and %s. Convert one",
+                     amp_dtype_info[c->arg[0].t->v.dtype].name, amp_dtype_info[c->arg[1].t->v.dtype].name);
+        return -1;
+    }
     if (is_bitwise(op) && !amp_is_integral(common)) {
         PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': it works on integer and bool tensors",
                      c->row->name, amp_dtype_info[common].name);

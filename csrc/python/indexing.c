@@ -391,3 +391,74 @@ done:
     Py_XDECREF(fit);
     return failed;
 }
+
+/* ---- index_put ---- */
+
+/* The key that a sequence of index tensors and Nones stands for: None is a whole dimension here. New reference. */
+static PyObject *key_of_indices(PyObject *indices) {
+    PyObject *items = PySequence_Fast(indices, "index_put(): indices must be a tuple or list of tensors");
+    PyObject *whole = items ? PySlice_New(NULL, NULL, NULL) : NULL, *key = NULL;
+    if (whole && (key = PyTuple_New(PySequence_Fast_GET_SIZE(items)))) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+            PyObject *item = PySequence_Fast_GET_ITEM(items, i);
+            PyTuple_SET_ITEM(key, i, Py_NewRef(item == Py_None ? whole : item));
+        }
+    }
+    Py_XDECREF(whole);
+    Py_XDECREF(items);
+    return key;
+}
+
+/* The dimensions of `result`, which is like s->view, in the order of the tensor that was indexed. Steals result. */
+static PyObject *in_first_order(const Selection *s, bool permuted, PyObject *result) {
+    int64_t back[AMP_MAX_DIMS];
+    int k = 0;
+    if (!result || !permuted) {
+        return result;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int d = 0; d < s->view->v.ndim; d++) {
+            if ((s->index[d] != NULL) == (pass == 0)) {
+                back[d] = k++;
+            }
+        }
+    }
+    Tensor *ordered = call_permute((Tensor *)result, back);
+    Py_DECREF(result);
+    return (PyObject *)ordered;
+}
+
+PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, bool accumulate, bool inplace) {
+    Selection s = {0};
+    Tensor *list[MAX_INDICES];
+    int n, first;
+    bool adjacent;
+    PyObject *result = NULL, *key = key_of_indices(indices);
+    if (!key || select_key((Tensor *)self, key, &s) < 0) {
+        goto done;
+    }
+    if (s.basic) {
+        PyErr_SetString(PyExc_IndexError, "index_put(): indices must hold at least one tensor");
+        goto done;
+    }
+    if (gather_indices(&s, list, &n, &first, &adjacent) < 0) {
+        goto done;
+    }
+    bool permuted = s.view != (Tensor *)self;
+    Arg arg[MAX_ARGS] = {arg_tensor(s.view),
+                         {.kind = ARG_TENSORS, .n = n, .ts = list},
+                         arg_tensor((Tensor *)values),
+                         arg_int(first),
+                         arg_int(adjacent),
+                         arg_bool(accumulate)};
+    result = run_op(&amp_rows[OP_index_put], arg, inplace);
+    if (inplace && result) {
+        Py_SETREF(result, Py_NewRef(self));
+    } else {
+        result = in_first_order(&s, permuted, result);
+    }
+done:
+    Py_XDECREF(key);
+    selection_done(&s);
+    return result;
+}

@@ -196,18 +196,44 @@ static PyMethodDef functions[] = {
 
 /* ---- parts of the state ---- */
 
+/* Named pairs, and the rows whose results they are. */
+static const struct {
+    OpId op;
+    const char *type;
+} pairs[] = {
+    {OP_max_dim, "max"},
+    {OP_min_dim, "min"},
+    {OP_sort, "sort"},
+    {OP_topk, "topk"},
+    {OP_kthvalue, "kthvalue"},
+    {OP_median_dim, "median"},
+    {OP_nanmedian_dim, "nanmedian"},
+    {OP_mode, "mode"},
+    {OP_cummax, "cummax"},
+    {OP_cummin, "cummin"},
+    {OP_COUNT, "aminmax"}, /* made in Python */
+};
+
+/* The submodule return_types: one struct sequence per name, of (values, indices), or (min, max). */
 static int return_types_init(PyObject *module) {
-    static PyStructSequence_Field fields[] = {{"values", "extreme values"}, {"indices", "where they stand"}, {NULL, NULL}};
-    static PyStructSequence_Desc descs[2] = {{"ampnative.return_types.max", NULL, fields, 2},
-                                             {"ampnative.return_types.min", NULL, fields, 2}};
-    for (int i = 0; i < 2; i++) {
-        amp_state.return_types[i] = (PyObject *)PyStructSequence_NewType(&descs[i]);
-        if (!amp_state.return_types[i] ||
-            PyModule_AddObjectRef(module, i ? "_return_min" : "_return_max", amp_state.return_types[i]) < 0) {
-            return -1;
+    static PyStructSequence_Field fields[] = {{"values", "elements of the input"}, {"indices", "where they stand"}, {NULL, NULL}};
+    static PyStructSequence_Field extremes[] = {{"min", "least elements"}, {"max", "greatest elements"}, {NULL, NULL}};
+    static char names[sizeof pairs / sizeof *pairs][48];
+    PyObject *sub = PyModule_New("ampnative._C.return_types");
+    int failed = sub ? 0 : -1;
+    for (size_t i = 0; !failed && i < sizeof pairs / sizeof *pairs; i++) {
+        PyOS_snprintf(names[i], sizeof names[i], "ampnative.return_types.%s", pairs[i].type);
+        PyStructSequence_Desc desc = {names[i], NULL, pairs[i].op == OP_COUNT ? extremes : fields, 2};
+        PyObject *type = (PyObject *)PyStructSequence_NewType(&desc);
+        if (pairs[i].op < OP_COUNT) {
+            amp_state.return_types[pairs[i].op] = type;
         }
+        failed = type ? PyModule_AddObjectRef(sub, pairs[i].type, type) : -1;
     }
-    return 0;
+    failed = failed || PyDict_SetItemString(PyImport_GetModuleDict(), "ampnative._C.return_types", sub) < 0 ||
+             PyModule_AddObjectRef(module, "return_types", sub) < 0;
+    Py_XDECREF(sub);
+    return failed ? -1 : 0;
 }
 
 /* A submodule of the dtype objects alone, so that the package can import them without naming each. */

@@ -448,9 +448,8 @@ static PyObject *pack_results(OpCall *c) {
     if (c->nresult == 1) {
         return (PyObject *)c->result[0];
     }
-    bool named = c->row->op == OP_max_dim || c->row->op == OP_min_dim;
-    PyObject *tuple = named ? PyStructSequence_New((PyTypeObject *)amp_state.return_types[c->row->op == OP_min_dim])
-                            : PyTuple_New(c->nresult);
+    PyObject *type = amp_state.return_types[c->row->op];
+    PyObject *tuple = type ? PyStructSequence_New((PyTypeObject *)type) : PyTuple_New(c->nresult);
     if (!tuple) {
         return NULL;
     }

@@ -18,7 +18,7 @@ typedef struct State {
     PyTypeObject *parameter_type;       /* set by the package; NULL until then */
     PyObject *dtype[AMP_DTYPE_COUNT];   /* ampnative.float32, ... one object per row of dtypes.def */
     PyObject *device[AMP_DEVICE_COUNT]; /* device("cpu"), device("cuda", 0), device("meta") */
-    PyObject *return_types[2];          /* (values, indices) struct sequences: max, min */
+    PyObject *return_types[OP_COUNT];   /* the struct sequence that a row's results are; NULL: a plain tuple */
     int default_dtype;                  /* AMP_FLOAT32 unless set_default_dtype */
     uint8_t cuda_emulated;              /* 1: device "cuda" runs on the CPU kernels */
     Generator *generator;               /* the default generator */

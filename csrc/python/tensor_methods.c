@@ -427,6 +427,26 @@ static PyObject *method_unbind(PyObject *self, PyObject *const *args, Py_ssize_t
     return tuple;
 }
 
+/* ---- index_put ---- */
+
+static PyObject *index_put(PyObject *self, PyObject *args, PyObject *kwargs, bool inplace) {
+    static char *names[] = {"indices", "values", "accumulate", NULL};
+    PyObject *indices, *values;
+    int accumulate = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!|p", names, &indices, amp_state.tensor_type, &values, &accumulate)) {
+        return NULL;
+    }
+    return tensor_index_put(self, indices, values, accumulate, inplace);
+}
+
+static PyObject *method_index_put(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return index_put(self, args, kwargs, false);
+}
+
+static PyObject *method_index_put_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return index_put(self, args, kwargs, true);
+}
+
 static PyObject *tensor_iter(PyObject *self) {
     if (((Tensor *)self)->v.ndim == 0) {
         PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
@@ -489,6 +509,10 @@ static PyMethodDef own_methods[] = {
      "register_post_accumulate_grad_hook($self, hook, /)\n--\n\nhook(tensor) runs after .grad of a leaf was written."},
     {"retain_grad", method_retain_grad, METH_NOARGS, "retain_grad($self, /)\n--\n\nLets a non-leaf keep its gradient in .grad."},
     {"is_inference", method_is_inference, METH_NOARGS, "is_inference($self, /)\n--\n\nTrue if made in inference mode."},
+    {"index_put", (PyCFunction)(void (*)(void))method_index_put, METH_VARARGS | METH_KEYWORDS,
+     "index_put($self, indices, values, accumulate=False)\n--\n\nA copy with values put, or added, where the index tensors say."},
+    {"index_put_", (PyCFunction)(void (*)(void))method_index_put_, METH_VARARGS | METH_KEYWORDS,
+     "index_put_($self, indices, values, accumulate=False)\n--\n\nPuts or adds values where the index tensors say."},
     {"unbind", KW(method_unbind), "unbind($self, dim=0)\n--\n\nThe slices along a dimension, a tuple of views."},
     {"_make_subclass", method_make_subclass, METH_VARARGS | METH_STATIC,
      "_make_subclass(cls, data, requires_grad=False, /)\n--\n\nAn instance of cls that shares data's memory."},

@@ -15,6 +15,8 @@ PyObject *tensor_make_subclass(PyObject *cls, PyObject *data, bool requires_grad
 
 /* indexing.c */
 PyObject *tensor_getitem(PyObject *self, PyObject *key);
+/* Index tensors, and None for whole dimensions; values: a Tensor. New reference: self if in place. */
+PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, bool accumulate, bool inplace);
 int tensor_setitem(PyObject *self, PyObject *key, PyObject *value);
 
 /* op_entries.c: METH_FASTCALL entries for every method row of ops.def, and the submodules functions and nn. */

@@ -1,0 +1,123 @@
+"""Pointwise functions that are short compositions of other ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import _C
+from ._C import Tensor
+from ._function_names import Names
+
+__all__: list[str] = []
+_names = Names(__all__)
+
+
+@_names.both
+def positive(input: Tensor) -> Tensor:
+    """The input itself; bool tensors have no sign (NotImplementedError)."""
+    if input.dtype == _C.bool:
+        raise NotImplementedError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@_names.with_in_place
+def sgn(input: Tensor) -> Tensor:
+    """The sign; of a complex number z / |z|, 0 for 0."""
+    if not input.is_complex():
+        return input.sign()
+    parts = input.unsqueeze(-1).view(input.dtype.to_real())
+    size = parts.select(-1, 0).hypot(parts.select(-1, 1)).unsqueeze(-1)
+    return (parts / size.masked_fill(size == 0, 1)).view(input.dtype).squeeze(-1)
+
+
+@_names.with_in_place
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians: times pi / 180."""
+    return input * (math.pi / 180)
+
+
+@_names.with_in_place
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees: times 180 / pi."""
+    return input * (180 / math.pi)
+
+
+@_names.with_in_place
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """input * 2**other."""
+    return input * _C.functions.pow(2.0, other)
+
+
+def _wide(x: Any) -> Any:
+    return x.to(_C.complex128 if x.is_complex() else _C.float64) if isinstance(x, Tensor) else x
+
+
+@_names.function
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent in float64 (complex128 if one is complex); tensors or numbers, not two numbers."""
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError("float_power(): one of input and exponent must be a Tensor")
+    base = _wide(input) if isinstance(input, Tensor) else _C.tensor(input, dtype=_C.float64, device=exponent.device)
+    return _C.functions.pow(base, _wide(exponent))
+
+
+def _float_power(input: Tensor, exponent: Any) -> Tensor:
+    """The tensor raised to a power in float64 (complex128 if one is complex)."""
+    return float_power(input, exponent)
+
+
+def _float_power_(input: Tensor, exponent: Any) -> Tensor:
+    """In-place power of a float64 tensor."""
+    if input.dtype not in (_C.float64, _C.complex128):
+        raise RuntimeError(f"the base given to float_power_ has dtype {input.dtype} but the operation's result requires dtype float64")
+    return input.copy_(float_power(input, exponent))
+
+
+_names.method(_float_power, "float_power")
+_names.method(_float_power_, "float_power_")
+
+
+@_names.function
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of :func:`digamma`, n >= 0."""
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
+    return input.digamma() if n == 0 else _C.nn._polygamma(input, n)
+
+
+def _polygamma(input: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma, n >= 0."""
+    return polygamma(n, input)
+
+
+_names.method(_polygamma, "polygamma")
+
+
+@_names.both
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    shifts = _C.functions.arange(p, device=input.device, dtype=input.dtype if input.is_floating_point() else None) / 2
+    return (input.unsqueeze(-1) - shifts).lgamma().sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+@_names.both
+def isposinf(input: Tensor) -> Tensor:
+    """Whether each element is +inf."""
+    return input == math.inf if input.is_floating_point() else input.new_zeros(input.shape, dtype=_C.bool)
+
+
+@_names.both
+def isneginf(input: Tensor) -> Tensor:
+    """Whether each element is -inf."""
+    return input == -math.inf if input.is_floating_point() else input.new_zeros(input.shape, dtype=_C.bool)
+
+
+@_names.both
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part."""
+    if not input.is_complex():
+        return input.new_ones(input.shape, dtype=_C.bool)
+    return input.unsqueeze(-1).view(input.dtype.to_real()).select(-1, 1) == 0

@@ -1,0 +1,66 @@
+"""Padding modules. ``padding`` is one int for all sides, or a pair for each spatial dimension, the last dimension first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._C import Tensor
+from . import functional as F
+from .module import Module
+
+
+class _Pad(Module):
+    _dims, _mode = 0, "constant"
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__()
+        self.padding: tuple[int, ...] = (padding,) * (2 * self._dims) if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+_WORDS = {
+    "ConstantPad": (_ConstantPad, "constant", "Adds ``value`` at the ends of"),
+    "ZeroPad": (_ZeroPad, "constant", "Adds zeros at the ends of"),
+    "ReflectionPad": (_Pad, "reflect", "Mirrors the input at the ends of"),
+    "ReplicationPad": (_Pad, "replicate", "Repeats the outermost elements of"),
+    "CircularPad": (_Pad, "circular", "Continues the input from its other end along"),
+}
+
+
+def _make(name: str, dims: int) -> Any:
+    base, mode, text = _WORDS[name]
+    doc = f"{text} the last {dims} dimension(s)."
+    return type(f"{name}{dims}d", (base,), {"_dims": dims, "_mode": mode, "__doc__": doc, "__module__": __name__})
+
+
+ConstantPad1d, ConstantPad2d, ConstantPad3d = (_make("ConstantPad", n) for n in (1, 2, 3))
+ZeroPad1d, ZeroPad2d, ZeroPad3d = (_make("ZeroPad", n) for n in (1, 2, 3))
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = (_make("ReflectionPad", n) for n in (1, 2, 3))
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = (_make("ReplicationPad", n) for n in (1, 2, 3))
+CircularPad1d, CircularPad2d, CircularPad3d = (_make("CircularPad", n) for n in (1, 2, 3))

@@ -1,0 +1,302 @@
+"""Pooling modules: :mod:`ampnative.nn.functional` with the options kept. Inputs are (N, C, spatial...) or (C, spatial...)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .._C import Tensor
+from . import functional as F
+from .functional.pooling import Ints
+from .module import Module
+
+
+def _tuple(value: Any, n: int) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
+
+
+class _MaxPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding, self.dilation = padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+
+    def forward(self, input: Tensor) -> Any:
+        return type(self)._pool(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest value of each window; with ``return_indices`` also its position (int64)."""
+
+    _pool = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest value of each window; with ``return_indices`` also its position in the plane (int64)."""
+
+    _pool = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPool):
+    """The largest value of each window; with ``return_indices`` also its position in the volume (int64)."""
+
+    _pool = staticmethod(F.max_pool3d)
+
+
+class _AvgPool(Module):
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False."""
+
+    def __init__(
+        self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, ceil_mode: bool = False, count_include_pad: bool = True
+    ) -> None:
+        super().__init__()
+        self.kernel_size = _tuple(kernel_size, 1)
+        self.stride = _tuple(stride if stride is not None else kernel_size, 1)
+        self.padding = _tuple(padding, 1)
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+
+
+class _AvgPoolNd(_AvgPool):
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding, self.ceil_mode = padding, ceil_mode
+        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return type(self)._pool(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
+        )
+
+
+class AvgPool2d(_AvgPoolNd):
+    """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False; ``divisor_override`` divides
+    instead."""
+
+    _pool = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPoolNd):
+    """As :class:`AvgPool2d`, over three dimensions."""
+
+    _pool = staticmethod(F.avg_pool3d)
+
+
+class _AdaptiveAvgPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return type(self)._pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """Means over windows that divide the line into ``output_size`` parts."""
+
+    _pool = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """Means over windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
+
+    _pool = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Means over windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
+
+    _pool = staticmethod(F.adaptive_avg_pool3d)
+
+
+class _AdaptiveMaxPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        return type(self)._pool(input, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Largest values of windows that divide the line into ``output_size`` parts; with ``return_indices`` also positions."""
+
+    _pool = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Largest values of windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
+
+    _pool = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Largest values of windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
+
+    _pool = staticmethod(F.adaptive_max_pool3d)
+
+
+class _MaxUnpool(Module):
+    _dims = 0
+    _unpool: ClassVar[Callable[..., Any]]
+
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
+        super().__init__()
+        self.kernel_size = _tuple(kernel_size, self._dims)
+        self.stride = _tuple(stride if stride is not None else kernel_size, self._dims)
+        self.padding = _tuple(padding, self._dims)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return type(self)._unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Puts values back where ``MaxPool1d(return_indices=True)`` found them, zeros elsewhere."""
+
+    _dims, _unpool = 1, staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Puts values back where ``MaxPool2d(return_indices=True)`` found them, zeros elsewhere."""
+
+    _dims, _unpool = 2, staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Puts values back where ``MaxPool3d(return_indices=True)`` found them, zeros elsewhere."""
+
+    _dims, _unpool = 3, staticmethod(F.max_unpool3d)
+
+
+class _LPPool(Module):
+    _pool: ClassVar[Callable[..., Any]]
+
+    def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return type(self)._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
+
+
+class LPPool1d(_LPPool):
+    """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
+
+    _pool = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
+
+    _pool = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
+
+    _pool = staticmethod(F.lp_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    _dims = 0
+    _pool: ClassVar[Callable[..., Any]]
+    _random_samples: Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Ints,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = _tuple(kernel_size, self._dims)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else _tuple(output_size, self._dims)
+        self.output_ratio = None if output_ratio is None else _tuple(output_ratio, self._dims)
+        name = type(self).__name__
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: Tensor) -> Any:
+        return type(self)._pool(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, _random_samples=self._random_samples
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Largest values of windows at random, nearly even distances: ``output_size`` of them, or ``output_ratio`` in (0, 1) of
+    the input's size."""
+
+    _dims, _pool = 2, staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """As :class:`FractionalMaxPool2d`, over three dimensions."""
+
+    _dims, _pool = 3, staticmethod(F.fractional_max_pool3d)

@@ -1,0 +1,250 @@
+"""Scatters, writes at indices, takes and masks against NumPy, with gradients of the in-place forms."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ampnative as torch
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8]
+
+
+@pytest.fixture(params=["cpu", "cuda"], autouse=True, scope="module")
+def device(request):
+    with torch.cuda.emulate():
+        yield request.param
+
+
+def numbers(rng, shape, dtype, device):
+    """Small integers in any dtype, so that sums and products are exact."""
+    return torch.tensor(rng.integers(0, 4, shape).tolist(), dtype=torch.float64).reshape(list(shape)).to(device, dtype)
+
+
+def as_numpy(x):
+    return x.detach().cpu().double().numpy() if x.is_floating_point() else x.cpu().numpy().astype(np.float64)
+
+
+FOLD = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def scattered(x, dim, index, src, reduce, include_self):
+    out, seen = x.copy(), np.zeros(x.shape, bool)
+    count = np.full(x.shape, int(include_self))
+    for place in np.ndindex(*index.shape):
+        to = list(place)
+        to[dim] = index[place]
+        to, value = tuple(to), src[place] if src.shape else src
+        count[to] += 1
+        fresh = not include_self and not seen[to]
+        out[to] = value if reduce == "assign" or fresh else FOLD["sum" if reduce == "mean" else reduce](out[to], value)
+        seen[to] = True
+    return out / np.maximum(count, 1) if reduce == "mean" else out
+
+
+@st.composite
+def scatter_cases(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    ndim = draw(st.integers(1, 3))
+    shape = [draw(st.integers(1, 4)) for _ in range(ndim)]
+    dim = draw(st.integers(0, ndim - 1))
+    index_shape = [draw(st.integers(0, 5)) if d == dim else draw(st.integers(1, s)) for d, s in enumerate(shape)]
+    src_shape = [s + draw(st.integers(0, 1)) for s in index_shape]
+    return rng, shape, dim, rng.integers(0, shape[dim], index_shape), src_shape, draw(st.sampled_from(DTYPES))
+
+
+@settings(max_examples=80, deadline=None)
+@given(scatter_cases(), st.sampled_from(["assign", "number", "sum", "prod", "mean", "amax", "amin"]), st.booleans(), st.booleans())
+def test_scatter(device, case, reduce, include_self, transposed):
+    rng, shape, dim, positions, src_shape, dtype = case
+    x = numbers(rng, shape, dtype, device)
+    if transposed:
+        x = x.transpose(0, -1).clone(memory_format=True).transpose(0, -1)
+    src = numbers(rng, src_shape, dtype, device)
+    index = torch.tensor(positions.tolist(), dtype=torch.int64, device=device).reshape(positions.shape)
+    before = as_numpy(x)
+    if reduce == "number":
+        want = scattered(before, dim, positions, np.float64(3), "assign", True)
+        got = [x.scatter(dim, index, 3), x.clone().scatter_(dim, index, 3), torch.scatter(x, dim, index.int(), value=3.0)]
+    elif reduce == "assign":
+        want = scattered(before, dim, positions, as_numpy(src), "assign", True)
+        got = [x.scatter(dim, index, src), x.clone().scatter_(dim, index, src)]
+    else:
+        want = scattered(before, dim, positions, as_numpy(src), reduce, include_self)
+        want = np.floor(want) if not dtype.is_floating_point else want
+        call = (dim, index, src, reduce)
+        got = [x.scatter_reduce(*call, include_self=include_self), x.clone().scatter_reduce_(*call, include_self=include_self)]
+        if reduce == "sum":
+            got.append(torch.scatter(start(x, dim, index, include_self), dim, index, src, reduce="add"))
+        if reduce == "prod" and include_self:
+            got.append(torch.scatter(x, dim, index, src, reduce="multiply"))
+    for result in got:
+        assert result.dtype == dtype
+        np.testing.assert_allclose(as_numpy(result), want, rtol=torch.finfo(dtype).eps if dtype.is_floating_point else 0)
+    np.testing.assert_array_equal(as_numpy(x), before)
+
+
+def start(x, dim, index, include_self):
+    return x if include_self else x.scatter(dim, index, 0)
+
+
+def test_scatter_refusals(device):
+    x, one = torch.zeros(2, 3, device=device), torch.ones(1, 1, device=device)
+
+    def at(*v):
+        return torch.tensor([list(v)], device=device)
+
+    for index in (at(3), at(-1)):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.scatter(1, index, one)
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            x.scatter_reduce(1, index, one, "amax")
+    assert x.sum().item() == 0
+    with pytest.raises(RuntimeError, match="dtype"):
+        x.scatter(1, at(0), one.double())
+    with pytest.raises(RuntimeError, match="dtype"):
+        x.scatter(1, at(0).float(), one)
+    with pytest.raises(RuntimeError, match="no larger than self"):
+        x.scatter(1, at(0, 1), one)
+    with pytest.raises(RuntimeError, match="same number of dimensions"):
+        x.scatter(1, at(0)[0], one)
+    with pytest.raises(RuntimeError, match="reduce argument must be either add or multiply"):
+        x.scatter(1, at(0), one, reduce="sum")
+    with pytest.raises(RuntimeError, match="reduce argument must be either sum"):
+        x.scatter_reduce(1, at(0), one, "add")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 999), st.sampled_from(DTYPES), st.integers(0, 2), st.integers(0, 5))
+def test_rows_at_indices(device, seed, dtype, dim, count):
+    rng = np.random.default_rng(seed)
+    shape = (3, 4, 2)
+    x = numbers(rng, shape, dtype, device)
+    places = rng.integers(0, shape[dim], count)
+    rows = list(shape)
+    rows[dim] = count
+    source = numbers(rng, rows, dtype, device)
+    index = torch.tensor(places.tolist(), dtype=torch.int64, device=device)
+    plain, src = as_numpy(x), as_numpy(source)
+    moved, parts = np.moveaxis(plain.copy(), dim, 0), np.moveaxis(src, dim, 0)
+    np.add.at(moved, places, 2 * parts)
+    for got in (x.index_add(dim, index, source, alpha=2), x.clone().index_add_(dim - 3, index.int(), source, alpha=2)):
+        np.testing.assert_array_equal(as_numpy(got), np.moveaxis(moved, 0, dim))
+    moved = np.moveaxis(plain.copy(), dim, 0)
+    for k, place in enumerate(places):
+        moved[place] = parts[k]
+    for got in (torch.index_copy(x, dim, index, source), x.clone().index_copy_(dim, index, source)):
+        np.testing.assert_array_equal(as_numpy(got), np.moveaxis(moved, 0, dim))
+    moved[places] = 3
+    for got in (x.index_fill(dim, index, 3), x.clone().index_fill_(dim, index - shape[dim], 3)):
+        moved = np.moveaxis(plain.copy(), dim, 0)
+        moved[places] = 3
+        np.testing.assert_array_equal(as_numpy(got), np.moveaxis(moved, 0, dim))
+    if dtype.is_floating_point:
+        top = torch.index_reduce(x, dim, index, source, "amax")
+        moved = np.moveaxis(plain.copy(), dim, 0)
+        np.maximum.at(moved, places, parts)
+        np.testing.assert_array_equal(as_numpy(top), np.moveaxis(moved, 0, dim))
+
+
+def test_rows_refusals(device):
+    x = torch.zeros(3, 2, device=device)
+    index, source = torch.tensor([0, 1], device=device), torch.ones(2, 2, device=device)
+    for name in ("index_add", "index_copy"):
+        function = getattr(x, name)
+        with pytest.raises(RuntimeError, match="Number of indices"):
+            function(0, index, torch.ones(3, 2, device=device))
+        with pytest.raises(RuntimeError, match="source tensor shape must match self tensor shape"):
+            function(0, index, torch.ones(2, 3, device=device))
+        with pytest.raises(IndexError, match="out of range"):
+            function(0, index - 1, source)
+        with pytest.raises(IndexError, match="supposed to be a vector"):
+            function(0, index.reshape(1, 2), source)
+        with pytest.raises(RuntimeError, match="self"):
+            function(0, index, source.double())
+        with pytest.raises(RuntimeError, match="for index"):
+            function(0, index.float(), source)
+    with pytest.raises(RuntimeError, match="0-dimensional value tensor"):
+        x.index_fill(0, index, source)
+    assert x.abs().sum().item() == 0
+
+
+def test_index_put(device):
+    x = torch.arange(12, device=device, dtype=torch.float32).reshape(3, 4)
+    k = torch.tensor([2, 0, 2], device=device)
+    want = as_numpy(x)
+    want[[2, 0, 2]] = 7
+    np.testing.assert_array_equal(as_numpy(torch.index_put(x, (k,), torch.tensor(7.0, device=device))), want)
+    want = as_numpy(x)
+    np.add.at(want, ([2, 0, 2], [1, 1, 1]), [1, 2, 3])
+    one = torch.tensor([1, 1, 1], device=device)
+    got = x.clone()
+    assert torch.index_put_(got, (k, one), torch.tensor([1.0, 2, 3], device=device), accumulate=True) is got
+    np.testing.assert_array_equal(as_numpy(got), want)
+    cube = torch.zeros(2, 3, 4, device=device)
+    first, last = torch.tensor([0, 1], device=device), torch.tensor([3, 0], device=device)
+    apart = cube.index_put((first, None, last), torch.ones(2, 3, device=device))
+    assert apart.shape == cube.shape and apart[0, :, 3].sum().item() == 3 and apart[1, :, 0].sum().item() == 3
+    assert apart.sum().item() == 6 and cube.sum().item() == 0
+    assert x.clone().index_put_((x > 5,), torch.tensor(0.0, device=device)).sum().item() == 15
+    with pytest.raises(RuntimeError, match="source and destination dtypes"):
+        torch.zeros(3, device=device, dtype=torch.float16).index_put((k,), torch.ones(3, device=device))
+    with pytest.raises(IndexError, match="at least one tensor"):
+        x.index_put((None,), x)
+    with pytest.raises(TypeError):
+        x.index_put((k,), 1.0)
+
+
+def test_take_put_and_masks(device):
+    x = torch.arange(6, device=device, dtype=torch.float32).reshape(2, 3).t()
+    at = torch.tensor([[0, -1], [3, 3]], device=device)
+    assert torch.take(x, at).tolist() == [[0, 5], [4, 4]]
+    for wrong in (6, -7):
+        with pytest.raises(IndexError, match="tried to access index"):
+            x.take(torch.tensor([wrong], device=device))
+    y = x.clone()
+    y.put_(torch.tensor([1, 0], device=device), torch.tensor([9.0, 8.0], device=device))
+    assert y.reshape(-1).tolist() == [8, 9, 1, 4, 2, 5] and x.put(at[1], torch.ones(2, device=device), True)[1, 1].item() == 6
+    assert torch.take_along_dim(x, x.argsort(0, descending=True), 0).tolist() == [[2, 5], [1, 4], [0, 3]]
+    assert torch.take_along_dim(x, torch.tensor([[1], [-1], [0]], device=device), 1).tolist() == [[3], [4], [2]]
+    mask = x > 2
+    assert x.masked_select(mask).tolist() == [3, 4, 5]
+    assert x.masked_select(torch.tensor([True, False], device=device)).tolist() == [0, 1, 2]
+    assert torch.masked_scatter(x, mask, torch.arange(9, device=device).float()).tolist() == [[0, 0], [1, 1], [2, 2]]
+    with pytest.raises(RuntimeError, match="number of ones in mask"):
+        x.masked_scatter(mask, torch.zeros(2, device=device))
+    with pytest.raises(RuntimeError, match="boolean masks"):
+        x.masked_scatter(mask.float(), x)
+    assert torch.argwhere(mask).tolist() == [[0, 1], [1, 1], [2, 1]]
+
+
+def gradients(function, *inputs):
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    out = function(*inputs)
+    (out * torch.arange(1, out.numel() + 1, device=out.device, dtype=out.dtype).reshape(out.shape)).sum().backward()
+    return [t.grad for t in inputs]
+
+
+def test_gradients_in_place_are_those_out_of_place(device):
+    x = torch.arange(12, device=device, dtype=torch.float64).reshape(3, 4)
+    s = torch.ones(2, 4, device=device, dtype=torch.float64)
+    index = torch.tensor([[0, 1, 2, 0], [2, 0, 1, 1]], device=device)
+    rows = torch.tensor([2, 0], device=device)
+    pairs = [
+        (lambda a, b: a.scatter(0, index, b), lambda a, b: (a * 1).scatter_(0, index, b)),
+        (lambda a, b: a.scatter_reduce(0, index, b, "prod"), lambda a, b: (a * 1).scatter_reduce_(0, index, b, "prod")),
+        (lambda a, b: a.index_add(0, rows, b), lambda a, b: (a * 1).index_add_(0, rows, b)),
+        (lambda a, b: a.index_copy(0, rows, b), lambda a, b: (a * 1).index_copy_(0, rows, b)),
+        (lambda a, b: a.index_put((rows,), b), lambda a, b: (a * 1).index_put_((rows,), b)),
+        (lambda a, b: a.masked_scatter(x > 7, b), lambda a, b: (a * 1).masked_scatter_(x > 7, b)),
+    ]
+    for outside, inside in pairs:
+        for one, other in zip(gradients(outside, x, s), gradients(inside, x, s)):
+            assert torch.equal(one, other)
+
+
+def test_16_bit_gradients_keep_their_dtype(device):
+    x = torch.ones(3, 4, device=device, dtype=torch.bfloat16)
+    for function in (lambda a: a.sort(1)[0], lambda a: a.unfold(1, 2, 1), lambda a: a.cummax(0)[0], lambda a: a.logcumsumexp(1),
+                     lambda a: a.diagonal(), lambda a: a.lgamma()):  # fmt: skip
+        assert gradients(function, x)[0].dtype == torch.bfloat16
