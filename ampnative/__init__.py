@@ -4,24 +4,36 @@ Names are PyTorch's: ``import ampnative as torch``. Ops are rows of one table in
 autocast, their gradients and their docstrings come from there.
 """
 
+import importlib
+
 from . import _core_check  # isort: skip  first, so that a missing core is named
 from . import (
     _C,
+    _features,
+    accelerator,
     amp,
     autograd,
     backends,
+    compiler,
     cpu,
     cuda,
     debug,
+    distributed,
     fft,
+    func,
+    jit,
     linalg,
+    mps,
     nn,
     optim,
     random,
     return_types,
     serialization,
     special,
+    testing,
     utils,
+    version,
+    xpu,
 )
 from ._C import (
     Generator,
@@ -81,6 +93,18 @@ from ._functions_products import (
     slogdet,
     tensordot,
 )
+from ._functions_random import (
+    alpha_dropout,
+    alpha_dropout_,
+    dropout_,
+    embedding_renorm_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,
+    feature_dropout_,
+    multinomial,
+    normal,
+)
 from ._functions_spectral import (
     angle,
     bartlett_window,
@@ -91,19 +115,37 @@ from ._functions_spectral import (
     imag,
     real,
 )
+from ._switches import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_deterministic_debug_mode,
+    set_num_interop_threads,
+    set_warn_always,
+    use_deterministic_algorithms,
+)
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .compiler import compile
+from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
 
 __version__ = "0.1.0"
 
 
+_features.register(__name__)
+
+
 def __getattr__(name: str):
     from ._absent import absent_op
 
-    raise absent_op(name) or AttributeError(
+    if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
+        return importlib.import_module(f"{__name__}.{name}")
+    raise absent_op(name) or _features.absent_function(name) or AttributeError(
         f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
         "see the README for what exists"
     )

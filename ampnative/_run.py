@@ -21,7 +21,8 @@ from typing import Any
 __all__ = ["install", "run_module", "run_script"]
 
 _LIKE = "2.15.0"  # the PyTorch release that was recorded
-_OWN = frozenset({"__main__", "_absent", "_deprecated", "_replacing", "_run", "cli", "recipe"})  # modules that stand for nothing in PyTorch
+# Modules that stand for nothing in PyTorch.
+_OWN = frozenset({"__main__", "_absent", "_deprecated", "_features", "_replacing", "_run", "_switches", "cli", "recipe"})
 
 
 class _Alias(importlib.abc.Loader):

@@ -120,8 +120,10 @@ assert ampnative.__spec__.name == "ampnative" and nn.__spec__.name == "ampnative
 @pytest.mark.parametrize(
     ("line", "error", "words"),
     [
-        ("import torch.distributed", "ModuleNotFoundError", "ampnative does not have the module 'torch.distributed'"),
-        ("from torch.fx import wrap", "ModuleNotFoundError", "ampnative does not have the module 'torch.fx'"),
+        ("import torch.distributed as d; d.init_process_group()", "ampnative._features.AbsentFeatureError", "run in one process"),
+        ("from torch.distributed import init_process_group", "ImportError", "init_process_group is not available: there are no process"),
+        ("from torch.fx import wrap", "ImportError", "ampnative.fx.wrap is not available"),
+        ("import torch.no_such", "ModuleNotFoundError", "ampnative does not have the module 'torch.no_such'"),
         ("import torch.cli", "ModuleNotFoundError", "ampnative does not have the module 'torch.cli'"),
         ("import torch; torch.no_such_thing", "AttributeError", "ampnative does not have"),
         ("import torch.nn as nn; nn.NoSuch", "AttributeError", "ampnative does not have torch.nn.NoSuch"),

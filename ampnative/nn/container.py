@@ -1,4 +1,4 @@
-"""Modules that hold modules: Sequential, ModuleList, ModuleDict, ParameterList."""
+"""Modules that hold modules or parameters: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
 
 from __future__ import annotations
 
@@ -17,6 +17,28 @@ def _wrapped_index(index: int, size: int) -> int:
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range for {size} modules")
     return index % size
+
+
+def _iterable(owner: Any, method: str, values: Any) -> Any:
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{type(owner).__name__}.{method} should be called with an iterable, but got {type(values).__name__}")
+    return values
+
+
+def _pairs(owner: Any, values: Any) -> Iterable[tuple[str, Any]]:
+    """The (key, value) pairs of a mapping, or of an iterable of pairs."""
+    name = type(owner).__name__
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name}.update should be called with an iterable of key/value pairs, but got {type(values).__name__}")
+    if isinstance(values, (Mapping, ModuleDict, ParameterDict)):
+        return values.items()
+    pairs: list[Any] = list(values)
+    for index, pair in enumerate(pairs):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{name} update sequence element #{index} should be Iterable; is {type(pair).__name__}")
+        if len(tuple(pair)) != 2:
+            raise ValueError(f"{name} update sequence element #{index} has length {len(tuple(pair))}; 2 is required")
+    return pairs
 
 
 class _Numbered(Module):
@@ -61,7 +83,7 @@ class _Numbered(Module):
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
-        for module in modules:
+        for module in _iterable(self, "extend", modules):
             self.append(module)
         return self
 
@@ -177,12 +199,25 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
-        for key, module in dict(modules).items():
+        for key, module in _pairs(self, modules):
             self[key] = module
 
 
+def _as_parameter(value: Any) -> Any:
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+def _parameter_line(key: Any, value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"  ({key}): Object of type: {type(value).__name__}"
+    size = "x".join(str(n) for n in value.shape)
+    where = "" if value.device.type == "cpu" else f" ({value.device})"
+    kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{where}]"
+
+
 class ParameterList(Module):
-    """A list of parameters; tensors put in become parameters."""
+    """A list of parameters; tensors put in become parameters, other objects stay what they are."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -195,13 +230,17 @@ class ParameterList(Module):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return ParameterList([self[i] for i in range(*index.indices(self._size))])
-        return getattr(self, str(_wrapped_index(index, self._size)))
+            return type(self)([self[i] for i in range(*index.indices(self._size))])
+        return getattr(self, self._name_at(index))
+
+    def _name_at(self, index: int) -> str:
+        index = operator.index(index)
+        if not -self._size <= index < self._size:
+            raise IndexError(f"index {index} is out of range")
+        return str(index % self._size)
 
     def __setitem__(self, index: int, value: Any) -> None:
-        if isinstance(value, Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
-        setattr(self, str(_wrapped_index(index, self._size)), value)
+        setattr(self, self._name_at(index), _as_parameter(value))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self[i] for i in range(self._size))
@@ -212,17 +251,124 @@ class ParameterList(Module):
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        for value in values:
+        for value in _iterable(self, "extend", values):
             self.append(value)
         return self
 
     __iadd__ = extend
 
-    def extra_repr(self) -> str:
-        def line(index: int, value: Any) -> str:
-            if not isinstance(value, Tensor):
-                return f"({index}): Object of type: {type(value).__name__}"
-            size = "x".join(str(n) for n in value.shape)
-            return f"({index}): Parameter containing: [{value.dtype} of size {size}]"
+    def pop(self, index: int = -1) -> Any:
+        values = list(self)
+        value = values.pop(index)
+        for i in range(self._size):
+            delattr(self, str(i))
+        self._size = 0
+        self.extend(values)
+        return value
 
-        return "\n".join(line(i, self[i]) for i in range(self._size))
+    def extra_repr(self) -> str:
+        return "\n".join(_parameter_line(i, self[i]) for i in range(self._size))
+
+
+class ParameterDict(Module):
+    """A dict of parameters by name, in the order of insertion; tensors put in become parameters, other objects stay what they
+    are. TypeError for keys that are no strings, KeyError for names of methods.
+    """
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def _attribute(self, key: Any) -> str:
+        if not isinstance(key, str):
+            raise TypeError(
+                f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}')"
+            )
+        return key
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, self._attribute(key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self, self._attribute(key), _as_parameter(value))
+        self._keys[key] = None
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, self._attribute(key))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def keys(self) -> Iterable[str]:
+        return self._keys.keys()
+
+    def values(self) -> Iterable[Any]:
+        return [self[key] for key in self._keys]
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return [(key, self[key]) for key in self._keys]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self._keys else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self) -> ParameterDict:
+        """Another dict of the same parameters."""
+        return type(self)(dict(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new dict with one value for all keys."""
+        return type(self)((key, default) for key in keys)
+
+    def update(self, parameters: Any) -> None:
+        """Add the pairs of a mapping, a ParameterDict or an iterable of (key, value)."""
+        for key, value in _pairs(self, parameters):
+            self[key] = value
+
+    def __or__(self, other: Any) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ror__(self, other: Any) -> ParameterDict:
+        joined = type(self)(other)
+        joined.update(self)
+        return joined
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
+    def extra_repr(self) -> str:
+        return "\n".join(_parameter_line(key, self[key]) for key in self._keys)

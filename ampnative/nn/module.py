@@ -6,15 +6,14 @@ well, so reading ``self.weight`` costs what any attribute costs.
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .. import _C
 from .._C import Tensor
-from ..utils.hooks import RemovableHandle
 from . import registry as _registry  # noqa: F401 - gives the C half its dict type
+from .module_hooks import HookDict, ModuleHooks
 from .parameter import Parameter
 
 _PARAMETER, _BUFFER, _MODULE = range(3)
@@ -34,29 +33,31 @@ class _IncompatibleKeys(NamedTuple):
         return repr(self)
 
 
-class _Hook(NamedTuple):
-    function: Callable
-    with_kwargs: bool
-    always_call: bool = False
+_T = TypeVar("_T", bound="Module")
 
 
-class _HookDict(OrderedDict):
-    """id -> _Hook. A class of its own because handles hold it weakly."""
-
-
-class Module(_C.ModuleBase):
+class Module(_C.ModuleBase, ModuleHooks):
     """Base of all models: assign parameters and submodules in ``__init__`` after ``super().__init__()``, define
     ``forward``.
     """
 
     training: bool
+    dump_patches: bool = False
+    call_super_init: bool = False  # whether __init__ hands its arguments on to the next class
+    _version: int = 1  # of the layout of the saved state; goes into its metadata
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            given = next(iter(kwargs)) if kwargs else f"{len(args) + 1} positional arguments"
+            raise TypeError(f"{type(self).__name__}.__init__() got unexpected arguments for Module: {given}")
         self._parameters = self._buffers = self._modules = ()
         self._non_persistent_buffers_set: set[str] = set()
-        self._forward_hooks = _HookDict()
-        self._forward_pre_hooks = _HookDict()
+        self._forward_hooks = HookDict()
+        self._forward_pre_hooks = HookDict()
         self.training = True
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
@@ -200,6 +201,22 @@ class Module(_C.ModuleBase):
         """The buffer at a dotted path. AttributeError if there is none."""
         return self._get_member(target, "_buffers", "a buffer")
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put ``module`` at a dotted path, in place of what is there; with ``strict`` there must be something. AttributeError for
+        a path without a parent, ValueError for an empty path or what is no Module.
+        """
+        if not target:
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
     # ---- modes and conversions ----
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
@@ -302,6 +319,22 @@ class Module(_C.ModuleBase):
     def cuda(self, device: Any = None) -> Module:
         return self._apply(lambda t: t.cuda() if device is None else t.to(_cuda_device(device)))
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """Move parameters and buffers to ``device`` without their values: they are uninitialised there."""
+        return self._apply(lambda t: _C.functions.empty_like(t, device=device), recurse)
+
+    def xpu(self, device: Any = None) -> Module:
+        """There are no such devices: RuntimeError."""
+        raise RuntimeError("ampnative has the devices cpu and cuda only")
+
+    ipu = mtia = xpu
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """There is no compiler here: warns, and the module runs as it is."""
+        from ..compiler import warn_no_compiler
+
+        warn_no_compiler("Module.compile()")
+
     # ---- saved state ----
 
     def get_extra_state(self) -> Any:
@@ -321,15 +354,31 @@ class Module(_C.ModuleBase):
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
-    def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Any]:
-        """Dotted name -> tensor, of all parameters and persistent buffers. The tensors share memory with the module."""
-        destination = OrderedDict() if destination is None else destination
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+        """Dotted name -> tensor, of all parameters and persistent buffers. The tensors share memory with the module.
+
+        The dict's attribute ``_metadata`` has the version of each module's layout. (Positional arguments are the deprecated
+        spelling of destination, prefix and keep_vars.)
+        """
+        if args:
+            destination = args[0] if destination is None else destination
+            prefix = args[1] if len(args) > 1 and prefix == "" else prefix
+            keep_vars = args[2] if len(args) > 2 and not keep_vars else keep_vars
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = metadata
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook.function(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
                 module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in list(self._state_dict_hooks.values()):
+            changed = hook.function(self, destination, prefix, metadata)
+            destination = destination if changed is None else changed
         return destination
 
     def _state_targets(self, prefix: str) -> Iterator[tuple[str, str, Any, bool]]:
@@ -345,26 +394,41 @@ class Module(_C.ModuleBase):
         self,
         state_dict: Mapping[str, Any],
         prefix: str,
-        assign: bool,
-        missing: list[str],
-        errors: list[str],
-        used: set[str],
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
+        """Load this module's own entries, those with ``prefix`` in front, and note in the lists what did not fit. Override to
+        accept older layouts; ``local_metadata`` has their "version".
+        """
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            hook.function(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        known = set()
         for key, name, current, is_parameter in list(self._state_targets(prefix)):
-            used.add(key)
+            known.add(key)
             if key not in state_dict:
-                missing.append(key)
+                missing_keys.append(key)
                 continue
             problem = _load_one(self, key, name, current, state_dict[key], is_parameter, assign)
             if problem:
-                errors.append(problem)
+                error_msgs.append(problem)
         key = prefix + _EXTRA_STATE
         if type(self).set_extra_state is not Module.set_extra_state:
-            used.add(key)
+            known.add(key)
             if key in state_dict:
                 self.set_extra_state(state_dict[key])
             else:
-                missing.append(key)
+                missing_keys.append(key)
+        if not strict:
+            return
+        for key in state_dict:
+            if key.startswith(prefix) and key not in known:
+                first, dot, _ = key[len(prefix) :].partition(".")
+                if not (dot and first in self._modules):
+                    unexpected_keys.append(key)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
         """Copy saved tensors (or ndarrays) into this module, cast to its dtypes and devices; ``assign=True`` takes the
@@ -375,12 +439,11 @@ class Module(_C.ModuleBase):
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}")
-        missing: list[str] = []
+        keys = _IncompatibleKeys([], [])
         errors: list[str] = []
-        used: set[str] = set()
-        for prefix, module in self.named_modules(remove_duplicate=False):
-            module._load_from_state_dict(state_dict, f"{prefix}." if prefix else "", assign, missing, errors, used)
-        unexpected = [key for key in state_dict if key not in used]
+        entries = OrderedDict(state_dict)
+        _load_tree(self, entries, "", getattr(state_dict, "_metadata", None) or {}, assign, keys, errors)
+        missing, unexpected = keys
         if strict:
             if unexpected:
                 errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ".")
@@ -388,52 +451,7 @@ class Module(_C.ModuleBase):
                 errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ".")
         if errors:
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
-        return _IncompatibleKeys(missing, unexpected)
-
-    # ---- hooks ----
-
-    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """``hook(module, args)`` runs before ``forward`` and may return new args; with kwargs: ``(args, kwargs)``."""
-        return self._add_hook(self._forward_pre_hooks, _Hook(hook, with_kwargs), prepend)
-
-    def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """``hook(module, args, output)`` runs after ``forward`` and may return another output.
-
-        ``always_call``: it also runs if ``forward`` raised.
-        """
-        return self._add_hook(self._forward_hooks, _Hook(hook, with_kwargs, always_call), prepend)
-
-    def _add_hook(self, hooks: _HookDict, hook: _Hook, prepend: bool) -> RemovableHandle:
-        handle = RemovableHandle(hooks)
-        hooks[handle.id] = hook
-        if prepend:
-            hooks.move_to_end(handle.id, last=False)
-        self._hooked = True
-        return handle
-
-    def _call_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """The slow way of calling a module; the C half comes here while ``_hooked`` is set."""
-        before, after = self._forward_pre_hooks, self._forward_hooks
-        if not before and not after:
-            self._hooked = False
-            return self.forward(*args, **kwargs)
-        for hook in list(before.values()):
-            args, kwargs = _run_pre_hook(self, hook, args, kwargs)
-        done: set[int] = set()
-        try:
-            output = self.forward(*args, **kwargs)
-            for key, hook in list(after.items()):
-                done.add(key)
-                new = hook.function(self, args, kwargs, output) if hook.with_kwargs else hook.function(self, args, output)
-                output = output if new is None else new
-            return output
-        except Exception:
-            for key, hook in list(after.items()):
-                if hook.always_call and key not in done:
-                    _run_last_hook(self, hook, args, kwargs)
-            raise
+        return keys
 
     # ---- printing, copying ----
 
@@ -468,41 +486,45 @@ class Module(_C.ModuleBase):
         state = dict(state)
         registries = {key: state.pop(key, {}) for key in ("_parameters", "_buffers", "_modules")}
         for key in ("_forward_hooks", "_forward_pre_hooks"):
-            state.setdefault(key, _HookDict())
+            state.setdefault(key, HookDict())
         state.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.update(state)
         for key, items in registries.items():
             setattr(self, key, items)
-        self._hooked = bool(state["_forward_hooks"] or state["_forward_pre_hooks"])
+        self._hooked = any(kind.endswith("ward_hooks") or kind.endswith("ward_pre_hooks") for kind in state if state[kind])
 
     def share_memory(self) -> Module:
         """Accepted for scripts; tensors live in this process only."""
         return self
 
 
-def _run_pre_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    if hook.with_kwargs:
-        new = hook.function(module, args, kwargs)
-        if new is None:
-            return args, kwargs
-        if not (isinstance(new, tuple) and len(new) == 2):
-            raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new!r}.")
-        return new
-    new = hook.function(module, args)
-    if new is None:
-        return args, kwargs
-    return new if isinstance(new, tuple) else (new,), kwargs
-
-
-def _run_last_hook(module: Module, hook: _Hook, args: tuple, kwargs: dict) -> None:
-    """An always_call hook after a failed forward: its own failure must not hide the first one."""
-    try:
-        if hook.with_kwargs:
-            hook.function(module, args, kwargs, None)
-        else:
-            hook.function(module, args, None)
-    except Exception as error:
-        warnings.warn(f"a forward hook with always_call=True raised {type(error).__name__}: {error}", stacklevel=3)
+def _load_tree(
+    module: Module,
+    entries: Any,
+    prefix: str,
+    metadata: Mapping[str, Any],
+    assign: bool,
+    keys: _IncompatibleKeys,
+    errors: list[str],
+) -> None:
+    """Load a module and all below it. `entries`: those that start with `prefix`. Keys that fit nowhere are collected in any case;
+    whether they are an error is for the caller.
+    """
+    local = dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        local["assign_to_params_buffers"] = True
+    module._load_from_state_dict(entries, prefix, local, True, keys.missing_keys, keys.unexpected_keys, errors)
+    for name, child in module._modules.items():
+        if child is not None:
+            inner = f"{prefix}{name}."
+            some = OrderedDict((k, v) for k, v in entries.items() if k.startswith(inner))
+            _load_tree(child, some, inner, metadata, assign, keys, errors)
+    for hook in list(module._load_state_dict_post_hooks.values()):
+        if hook.function(module, keys) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values: edit the lists "
+                "of incompatible_keys in place"
+            )
 
 
 def _load_one(module: Module, key: str, name: str, current: Tensor, value: Any, is_parameter: bool, assign: bool) -> str | None:

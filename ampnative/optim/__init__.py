@@ -1,10 +1,48 @@
 """Optimizers and learning-rate schedulers."""
 
-from . import lr_scheduler
+from . import lr_scheduler, swa_utils
+from .adadelta import Adadelta
+from .adagrad import Adagrad
 from .adam import Adam
+from .adamax import Adamax
 from .adamw import AdamW
+from .asgd import ASGD
+from .lbfgs import LBFGS
 from .nadam import NAdam
 from .optimizer import Optimizer
+from .radam import RAdam
+from .rmsprop import RMSprop
+from .rprop import Rprop
 from .sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "NAdam", "Optimizer", "lr_scheduler"]
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+    "swa_utils",
+]
+
+_ELSEWHERE = {
+    "Adafactor": "use Adam or Adagrad",
+    "Muon": "use AdamW, or SGD with nesterov momentum",
+    "SparseAdam": "gradients are dense: use Adam",
+}
+
+
+def __getattr__(name: str) -> type:
+    from .._features import AbsentFeatureError
+
+    if name in _ELSEWHERE:
+        raise AbsentFeatureError(f"optim.{name} is not available: {_ELSEWHERE[name]}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

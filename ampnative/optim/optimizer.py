@@ -58,6 +58,8 @@ class Optimizer:
 
     def _make_hooks(self) -> None:
         self._step_pre_hooks, self._step_post_hooks = _Hooks(), _Hooks()
+        self._state_dict_pre_hooks, self._state_dict_post_hooks = _Hooks(), _Hooks()
+        self._load_state_dict_pre_hooks, self._load_state_dict_post_hooks = _Hooks(), _Hooks()
 
     # ---- groups ----
 
@@ -176,17 +178,29 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs before every step and may return (new_args, new_kwargs)."""
-        return self._add_hook(self._step_pre_hooks, hook)
+        self._wrap_step()
+        return _add_hook(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs after every step."""
-        return self._add_hook(self._step_post_hooks, hook)
-
-    def _add_hook(self, hooks: _Hooks, hook: Callable) -> RemovableHandle:
-        handle = RemovableHandle(hooks)
-        hooks[handle.id] = hook
         self._wrap_step()
-        return handle
+        return _add_hook(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer)`` runs before ``state_dict``."""
+        return _add_hook(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer, state_dict)`` runs after ``state_dict`` and may return another one."""
+        return _add_hook(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer, state_dict)`` runs before a state is loaded, on a shallow copy, and may return another one."""
+        return _add_hook(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer)`` runs after a state was loaded."""
+        return _add_hook(self._load_state_dict_post_hooks, hook, prepend)
 
     # ---- saving ----
 
@@ -194,6 +208,8 @@ class Optimizer:
         """{"state": parameter number -> its state, "param_groups": options, "params" as numbers}. Tensors are shared,
         not copied.
         """
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self)
         number: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
@@ -203,13 +219,21 @@ class Optimizer:
             packed["params"] = [number[id(p)] for p in group["params"]]
             groups.append(packed)
         state = {number.get(id(key), key) if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        saved: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in list(self._state_dict_post_hooks.values()):
+            changed = hook(self, saved)
+            saved = saved if changed is None else changed
+        return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; its tensors are cast to the parameters' dtypes and devices (but for "step").
 
         ValueError if groups or their sizes do not match.
         """
+        state_dict = dict(state_dict)
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         saved_groups = copy.deepcopy(state_dict["param_groups"])
         if len(saved_groups) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -232,6 +256,8 @@ class Optimizer:
                 saved["param_names"] = group["param_names"]
             groups.append(saved)
         self.__setstate__({"state": state, "param_groups": groups})
+        for hook in list(self._load_state_dict_post_hooks.values()):
+            hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
@@ -251,6 +277,14 @@ class Optimizer:
             lines.append(f"Parameter Group {index}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
+
+
+def _add_hook(hooks: _Hooks, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
 
 
 def _warn_unordered() -> None:
@@ -300,7 +334,7 @@ def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
     return value
 
 
-COUNTERS = ("step", "mu_product")
+COUNTERS = ("step", "mu_product", "eta", "mu")
 
 
 def as_counter(value: Any) -> Tensor:

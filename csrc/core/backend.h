@@ -65,6 +65,15 @@ typedef struct ResamplePlan {
     bool transposed; /* from a tensor of the sizes dim[].out to one of the sizes dim[].in: the derivative of the map */
     ResampleDim dim[3];
 } ResamplePlan;
+/* How the elements of a normalised tensor, dense in C order, share their statistics. By groups: (samples, groups, channels, length), one mean
+ * per sample and group; by channels: (samples, channels, length), groups 1, one mean per channel. Weights count groups x channels. */
+typedef struct NormPlan {
+    int64_t samples, groups, channels, length;
+    double eps, momentum; /* momentum: of the running statistics' update */
+    bool by_channels;
+    bool centered; /* false: the mean counts as 0 (RMS) */
+    bool training; /* by channels: statistics of the input, not the running ones */
+} NormPlan;
 
 typedef struct Backend {
     /* Memory. alloc returns 64-byte aligned storage (NULL: out of memory); nbytes 0 gives a valid pointer. free takes the same nbytes. */
@@ -102,6 +111,16 @@ typedef struct Backend {
     /* softmax, log_softmax along `dims` (one bit): out[0] from in[0], bits: in == out or out FLOAT32 from 16-bit in.
      * softmax_grad, log_softmax_grad: in[0] = grad, in[1] = output, out[0] = input's gradient. */
     Slot softmax;
+    /* extra = NormPlan*. in[0] and out[0] dense, any floating dtypes; in[1] weight, in[2] bias (1-d, any floating dtype, or NULL);
+     * out[0] = (in[0] - mean) rstd weight + bias; out[1] FLOAT64, dense, per row: mean, rstd = 1 / sqrt(var + eps), and, if it has room, the
+     * biased variance. list: by channels, the running mean and variance (or none): written in training, else read. */
+    Slot normalize;
+    /* extra = NormPlan*. in[0] = grad, in[1] = input, dense; in[2] = statistics as above; in[3] = weight or NULL; gradients, each of which
+     * may be NULL: out[0] of the input, dense; out[1] of the weight, out[2] of the bias, 1-d. */
+    Slot normalize_grad;
+    /* embedding: out[0] (..., D) = rows of in[0] (V, D) at in[1] (...). embedding_grad: out[0] (V, D) = sums of the rows of in[0] (..., D) with
+     * the same index, 0 for the index num[0], divided by their number if num[1]. All dense, in[1] int64, 0 .. V-1 (AMP_BAD_INDEX). */
+    Slot embedding;
     /* Advanced indexing. in[0]: source with the indexed dimensions first, shape (I1..Ik, R...); list: k int64 index views, all of one
      * shape B; out[0]: shape (B..., R...). Negative indices count from the end. AMP_BAD_INDEX before anything is written. */
     Slot index;
@@ -133,7 +152,7 @@ typedef struct Backend {
      * transposed it copies elements of any dtype. */
     Slot resample;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
-     * high), randperm, bernoulli (in[0] = probabilities) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
+     * high), randperm, bernoulli (in[0] = probabilities), poisson (in[0] = rates) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
      * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
     Slot random;
 

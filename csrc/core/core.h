@@ -80,7 +80,7 @@ typedef struct Numerics {
     uint8_t round_partials;  /* 1: the partial sums are rounded to the 16-bit type before they are added */
 } Numerics;
 
-enum { AMP_MAX_IN = 4, AMP_MAX_OUT = 3, AMP_MAX_NUM = 4 };
+enum { AMP_MAX_IN = 5, AMP_MAX_OUT = 3, AMP_MAX_NUM = 4 };
 
 /* What a backend slot gets. Which fields mean what is stated per slot in backend.h. */
 typedef struct Call {

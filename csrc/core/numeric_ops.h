@@ -39,6 +39,37 @@ AMP_FN float amp_f32_tanh(float x) { return (float)amp_tanh_wide((double)x); }
 AMP_FN float amp_f32_sigmoid(float x) { return (float)amp_sigmoid_wide((double)x); }
 AMP_FN float amp_f32_silu(float x) { return (float)((double)x / (1.0 + amp_exp_wide(-(double)x))); }
 AMP_FN float amp_f32_elu(float x, float alpha) { return x < 0 ? (float)((double)alpha * amp_expm1_wide((double)x)) : x; }
+AMP_FN float amp_f32_selu(float x) {
+    double v = (double)x, low = 1.6732632423543772 * amp_expm1_wide(v);
+    return (float)(1.0507009873554805 * (x < 0 ? low : v));
+}
+AMP_FN float amp_f32_celu(float x, float alpha) {
+    return x < 0 ? (float)((double)alpha * amp_expm1_wide((double)x / (double)alpha)) : x;
+}
+AMP_FN float amp_f32_tanhshrink(float x) { return (float)((double)x - amp_tanh_wide((double)x)); }
+AMP_FN float amp_f32_logit(float x) { return (float)amp_log_wide((double)x / (1.0 - (double)x), 1.0); }
+AMP_FN float amp_f32_sinc(float x) {
+    double v = 3.141592653589793 * (double)x;
+    return x == 0 ? 1 : (float)(sin(v) / v);
+}
+AMP_FN float amp_f32_xlogy(float x, float y) {
+    double v = (double)x * amp_log_wide((double)y, 1.0);
+    return y != y ? y : x == 0 ? 0 : (float)v;
+}
+AMP_FN float amp_f32_glu(float x, float gate) { return (float)((double)x * amp_sigmoid_wide((double)gate)); }
+AMP_FN float amp_f32_silu_grad(float g, float x) {
+    double v = (double)x, s = amp_sigmoid_wide(v);
+    return (float)((double)g * (s * (1.0 + v * (1.0 - s))));
+}
+/* mish(x) = x tanh(log(1 + e)), e = exp(x):  tanh = n / (n + 2) with n = e (e + 2); above 100 it is 1. */
+AMP_FN float amp_f32_mish(float x) {
+    double e = amp_exp_wide((double)x > 100.0 ? 100.0 : (double)x), n = e * (e + 2.0);
+    return (float)((double)x * (n / (n + 2.0)));
+}
+AMP_FN float amp_f32_mish_grad(float g, float x) {
+    double v = (double)x, e = amp_exp_wide(v > 100.0 ? 100.0 : v), n = e * (e + 2.0), t = n / (n + 2.0);
+    return (float)((double)g * (t + v * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t)));
+}
 AMP_FN float amp_f32_logsigmoid(float x) {
     double v = (double)x;
     return (float)((v > 0 ? 0.0 : v) - amp_log1p_wide(amp_exp_wide(-fabs(v))));
@@ -67,6 +98,25 @@ AMP_FN float amp_f32_round_to_tf32(float x) { return amp_round_tf32(x); }
 AMP_FN double amp_f64_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 AMP_FN double amp_f64_silu(double x) { return x / (1.0 + exp(-x)); }
 AMP_FN double amp_f64_elu(double x, double alpha) { return x < 0 ? alpha * expm1(x) : x; }
+AMP_FN double amp_f64_selu(double x) { return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x); }
+AMP_FN double amp_f64_celu(double x, double alpha) { return x < 0 ? alpha * expm1(x / alpha) : x; }
+AMP_FN double amp_f64_tanhshrink(double x) { return x - tanh(x); }
+AMP_FN double amp_f64_logit(double x) { return log(x / (1.0 - x)); }
+AMP_FN double amp_f64_sinc(double x) { return x == 0 ? 1.0 : sin(3.141592653589793 * x) / (3.141592653589793 * x); }
+AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * log(y); }
+AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + exp(-gate)); }
+AMP_FN double amp_f64_silu_grad(double g, double x) {
+    double s = 1.0 / (1.0 + exp(-x));
+    return g * (s * (1.0 + x * (1.0 - s)));
+}
+AMP_FN double amp_f64_mish(double x) {
+    double e = exp(x > 300.0 ? 300.0 : x), n = e * (e + 2.0);
+    return x * (n / (n + 2.0));
+}
+AMP_FN double amp_f64_mish_grad(double g, double x) {
+    double e = exp(x > 300.0 ? 300.0 : x), n = e * (e + 2.0), t = n / (n + 2.0);
+    return g * (t + x * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t));
+}
 AMP_FN double amp_f64_logsigmoid(double x) { return (x > 0 ? 0.0 : x) - log1p(exp(-fabs(x))); }
 AMP_FN double amp_f64_softplus(double x, double beta, double threshold) {
     double v = x * beta;

@@ -13,6 +13,20 @@ AMP_FN REAL R(relu)(REAL x) { return x < 0 ? 0 : x; }             /* keeps NaN a
 AMP_FN REAL R(frac)(REAL x) { return x - M(trunc)(x); }
 AMP_FN REAL R(leaky_relu)(REAL x, REAL slope) { return x < 0 ? x * slope : x; }
 
+AMP_FN REAL R(hardswish)(REAL x) {
+    REAL shifted = x + 3, part = shifted < 0 ? 0 : shifted > 6 ? 6 : shifted;
+    return x * part / 6;
+}
+AMP_FN REAL R(hardsigmoid)(REAL x) {
+    REAL shifted = x + 3;
+    return (shifted < 0 ? 0 : shifted > 6 ? 6 : shifted) / 6;
+}
+AMP_FN REAL R(threshold)(REAL x, REAL limit, REAL value) { return x <= limit ? value : x; }
+AMP_FN REAL R(hardshrink)(REAL x, REAL lambda) { return x >= -lambda && x <= lambda ? 0 : x; }
+AMP_FN REAL R(softshrink)(REAL x, REAL lambda) { return x > lambda ? x - lambda : x < -lambda ? x + lambda : x * 0; }
+AMP_FN REAL R(softsign)(REAL x) { return x / (1 + M(fabs)(x)); }
+AMP_FN REAL R(prelu)(REAL x, REAL slope) { return x > 0 ? x : x * slope; }
+
 /* low first, then high, so that high wins if they cross; a NaN in x or in a bound gives NaN. */
 AMP_FN REAL R(clamp_low)(REAL x, REAL low) { return x < low || low != low ? low : x; }
 AMP_FN REAL R(clamp_high)(REAL x, REAL high) { return x > high || high != high ? high : x; }

@@ -497,6 +497,40 @@ static Status fill_randperm(Generator *g, Walk *w, const View *out) {
     return AMP_OK;
 }
 
+/* Small rates: the number of uniform factors whose product stays above exp(-rate). */
+static double poisson_by_product(Generator *g, double rate) {
+    double count = 0.0, limit = exp(-rate);
+    for (double product = amp_generator_uniform53(g); product > limit; product *= amp_generator_uniform53(g)) count++;
+    return count;
+}
+
+/* Hoermann's transformed rejection (1993, algorithm PTRS) for rates of 10 and more. */
+static double poisson_by_rejection(Generator *g, double rate) {
+    double root = sqrt(rate), log_rate = log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+    double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), v_squeeze = 0.9277 - 3.6224 / (b - 2.0);
+    for (;;) {
+        double u = amp_generator_uniform53(g) - 0.5, v = amp_generator_uniform53(g), us = 0.5 - fabs(u);
+        double k = floor((2.0 * a / us + b) * u + rate + 0.43);
+        if (us >= 0.07 && v <= v_squeeze) return k;
+        if (k < 0.0 || (us < 0.013 && v > us)) continue;
+        if (log(v) + log(inverse_alpha) - log(a / (us * us) + b) <= -rate + k * log_rate - lgamma(k + 1.0)) return k;
+    }
+}
+
+/* One rate per element; AMP_BAD_VALUE for one that is negative or not finite. */
+static Status fill_poisson(Generator *g, Walk *w, const View *out, const View *rates) {
+    Walk r;
+    if (!amp_is_floating(rates->dtype)) return AMP_BAD_DTYPE;
+    walk_start(&r, rates, out);
+    for (int64_t i = 0; i < out->numel; i++) {
+        double rate = get_real_at(rates->dtype, walk_next(&r));
+        if (!(rate >= 0.0 && rate < (double)INFINITY)) return AMP_BAD_VALUE;
+        double k = rate == 0.0 ? 0.0 : rate < 10.0 ? poisson_by_product(g, rate) : poisson_by_rejection(g, rate);
+        put_real(out->dtype, walk_next(w), k);
+    }
+    return AMP_OK;
+}
+
 Status amp_random_fill(const Call *call) {
     Generator *g = call->extra;
     View *out = call->out[0];
@@ -514,6 +548,7 @@ Status amp_random_fill(const Call *call) {
     case OP_dropout: fill_below(g, &w, n, out->dtype, 1.0 - get_real(&num[0], 0.5)); return AMP_OK;
     case OP_exponential: fill_exponential(g, &w, n, out->dtype, get_real(&num[0], 1.0)); return AMP_OK;
     case OP_bernoulli: return fill_bernoulli(g, &w, out, call->in[0]);
+    case OP_poisson: return fill_poisson(g, &w, out, call->in[0]);
     case OP_randint: fill_randint(g, &w, n, out->dtype, num[0].i, num[1].i); return AMP_OK;
     case OP_randperm: return fill_randperm(g, &w, out);
     default: return AMP_NO_KERNEL;

@@ -6,10 +6,12 @@
 #include "index.h"
 #include "list.h"
 #include "pooling.h"
+#include "norm.h"
 #include "reduce.h"
 #include "sort.h"
 
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
+Status amp_embedding(const Call *call);
 
 #endif

@@ -296,6 +296,7 @@ static int choose_unary(const Call *call, int dtype, Params *p) {
     int64_t decimals;
     switch (call->op) {
     case OP_gelu: return given(call, 0) && call->num[0].i == 1 ? KERNEL_gelu_tanh : OP_gelu;
+    case OP_logit: return given(call, 0) ? KERNEL_logit_clamped : OP_logit;
     case OP_round:
         decimals = given(call, 0) ? call->num[0].i : 0;
         if (decimals == 0) return OP_round;

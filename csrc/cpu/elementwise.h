@@ -25,6 +25,7 @@ enum {
     KERNEL_round_down,
     KERNEL_clamp_low,
     KERNEL_clamp_high,
+    KERNEL_logit_clamped,
     KERNEL_add_alpha,
     KERNEL_sub_alpha,
     KERNEL_COUNT

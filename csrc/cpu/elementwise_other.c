@@ -44,7 +44,8 @@ static inline uint8_t put_U8(bool v) { return v; }
 /* clang-format off */
 #define I64_UNARY(X)                                                                                                   \
     X(abs, amp_i64_abs(x)) X(neg, amp_i64_neg(x)) X(square, amp_i64_mul(x, x)) X(floor, x) X(ceil, x) X(round, x)      \
-    X(trunc, x) X(sign, amp_i64_sign(x)) X(relu, x > 0 ? x : 0) X(nan_to_num, x) X(bitwise_not, ~x)
+    X(trunc, x) X(sign, amp_i64_sign(x)) X(relu, x > 0 ? x : 0) X(nan_to_num, x) X(bitwise_not, ~x)     \
+    X(threshold, x <= N0 ? N1 : x) X(hardtanh, (x < N0 ? N0 : x) > N1 ? N1 : (x < N0 ? N0 : x))
 #define I64_UNARY_VARIANTS(X) X(clamp_low, x < N0 ? N0 : x) X(clamp_high, x > N1 ? N1 : x)
 #define I64_UNARY_TESTS(X) X(isnan, 0) X(isinf, 0) X(isfinite, 1) X(signbit, x < 0) X(logical_not, x == 0)
 #define I64_BINARY(X)                                                                                                  \

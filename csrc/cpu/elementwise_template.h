@@ -16,10 +16,15 @@
     X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(elu, R(elu)(x, n0))         \
     X(softplus, R(softplus)(x, n0, n1)) X(lgamma, amp_lgamma((double)x)) X(digamma, amp_digamma((double)x))            \
     X(polygamma, amp_polygamma((double)n0, (double)x)) X(i0, amp_bessel_i(0, (double)x)) X(i1, amp_bessel_i(1, (double)x)) \
-    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x))
+    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x))                       \
+    X(mish, R(mish)(x)) X(selu, R(selu)(x)) X(celu, R(celu)(x, n0))                                                    \
+    X(hardtanh, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(hardswish, R(hardswish)(x)) X(hardsigmoid, R(hardsigmoid)(x)) \
+    X(threshold, R(threshold)(x, n0, n1)) X(hardshrink, R(hardshrink)(x, n0)) X(softshrink, R(softshrink)(x, n0))      \
+    X(softsign, R(softsign)(x)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))
 #define UNARY_VARIANTS(X)                                                                                              \
     X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
-    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))
+    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))                                              \
+    X(logit_clamped, R(logit)(R(clamp_high)(R(clamp_low)(x, n0), 1 - n0)))
 #define UNARY_TESTS(X)                                                                                                 \
     X(isnan, R(isnan)(x)) X(isinf, R(isinf)(x)) X(isfinite, R(isfinite)(x)) X(signbit, M(copysign)(1, x) < 0)          \
     X(logical_not, x == 0)
@@ -29,9 +34,11 @@
     X(floor_divide, R(floor_divide)(x, y)) X(remainder, R(remainder)(x, y)) X(fmod, M(fmod)(x, y)) X(pow, M(pow)(x, y)) \
     X(atan2, M(atan2)(x, y)) X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
     X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
-    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))   \
+    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))           \
     X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
-    X(heaviside, x == 0 ? y : (REAL)(x > 0))
+    X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
+    X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
+    X(prelu_kernel, R(prelu)(x, y))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)                                                                                                \

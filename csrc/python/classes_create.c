@@ -311,7 +311,11 @@ int run_BERNOULLI(OpCall *c) {
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    return out ? draw(c, OP_bernoulli, out, in, 0, &(Number){0}) : -1;
+    int failed = out ? draw(c, (OpId)c->row->op, out, in, 0, &(Number){0}) : -1;
+    if (failed && c->row->op == OP_poisson && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        PyErr_SetString(PyExc_RuntimeError, "invalid Poisson rate, expected rate to be non-negative and finite");
+    }
+    return failed;
 }
 
 /* input * mask / (1 - p), the mask drawn as bernoulli of keep. */

@@ -110,11 +110,15 @@ int run_UNARY(OpCall *c) {
     return failed;
 }
 
-/* F.relu(x, inplace=True) and kin: the flag chooses the variant. */
+/* F.relu(x, inplace=True) and kin: the last argument chooses the variant of the row that stands right before this one. */
 int run_INPLACE_FLAG(OpCall *c) {
-    Arg arg[MAX_ARGS] = {c->arg[0]};
-    PyObject *result = run_op(&amp_rows[OP_relu], arg, c->arg[1].i != 0);
-    return result_set(c, (Tensor *)result);
+    const OpRow *row = &amp_rows[c->row->op - 1];
+    int flag = c->row->nparams - 1;
+    Arg arg[MAX_ARGS];
+    for (int i = 0; i < row->nparams; i++) {
+        arg[i] = i < flag ? c->arg[i] : row->param[i].fallback;
+    }
+    return result_set(c, (Tensor *)run_op(row, arg, c->arg[flag].i != 0));
 }
 
 /* Operand t in the dtype that the kernel computes in. 16 bits: a 0-dim operand of another dtype takes part unrounded, as fp32. */

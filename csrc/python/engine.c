@@ -688,11 +688,17 @@ static int run_all(Task *t, int n, const Edge *edges, Tensor *const *gradients) 
     return 0;
 }
 
+/* The running pass was asked for the gradients of given tensors only. */
+static _Thread_local bool for_inputs;
+
+bool engine_for_inputs(void) { return for_inputs; }
+
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
     Task t = {
         .keep_graph = keep_graph, .create_graph = create_graph, .accumulate = accumulate_grads, .mask = 127, .ncapture = ninputs};
     uint8_t mode = amp_mode, grad_mode = amp_grad_enabled;
+    bool outer_for_inputs = for_inputs;
     int failed = -1;
     Edge *edges = PyMem_Calloc((size_t)n + 1, sizeof *edges), *held = PyMem_Calloc((size_t)ninputs + 1, sizeof *held);
     t.table = PyMem_Calloc(128, sizeof *t.table);
@@ -735,9 +741,11 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
     amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU |
                             MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
+    for_inputs = ninputs > 0;
     observer_backward++;
     bool ran = run_all(&t, n, edges, gradients) == 0;
     observer_backward--;
+    for_inputs = outer_for_inputs;
     if (!ran) {
         goto done;
     }

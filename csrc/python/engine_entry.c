@@ -141,6 +141,10 @@ static PyObject *loss_scales(PyObject *module, PyObject *gradients) {
     return scales;
 }
 
+static PyObject *backward_has_inputs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) {
+    return PyBool_FromLong(engine_for_inputs());
+}
+
 int engine_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"_engine_backward", py_engine_backward, METH_VARARGS,
@@ -153,6 +157,8 @@ int engine_init(PyObject *module) {
          "_loss_scales(gradients, /)\n--\n\nThe loss scales that gradients of a list carry, unchanged since their accumulation; "
          "NaN: "
          "parts of one carry different scales. Neighbours that are alike count once."},
+        {"_backward_has_inputs", backward_has_inputs, METH_NOARGS,
+         "_backward_has_inputs()\n--\n\nWhether the pass that runs in this thread was asked for the gradients of given tensors."},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, methods);

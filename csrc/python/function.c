@@ -12,11 +12,14 @@
 #include <string.h>
 
 #include "../core/autocast.h"
+#include "saved_hooks.h"
 
 typedef struct Kept {
-    Tensor *t;        /* strong; NULL: None was saved */
+    Tensor *t;        /* strong; NULL: None was saved, or `packed` */
+    PyObject *packed; /* strong; what saved_pack made of it, or NULL */
     uint32_t version; /* of its storage when apply ended */
     int output;       /* number of the own output that t stands for, or -1 */
+    int input;        /* packed: number of the argument that it was, or -1 */
 } Kept;
 
 typedef struct Context {
@@ -41,6 +44,7 @@ static void drop_kept(Context *ctx) {
     ctx->nkept = 0;
     for (int i = 0; i < n; i++) {
         Py_XDECREF(kept[i].t);
+        Py_XDECREF(kept[i].packed);
     }
     PyMem_Free(kept);
 }
@@ -54,6 +58,7 @@ static int context_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(ctx->needs_input_grad);
     for (int i = 0; i < ctx->nkept; i++) {
         Py_VISIT(ctx->kept[i].t);
+        Py_VISIT(ctx->kept[i].packed);
     }
     return 0;
 }
@@ -131,8 +136,21 @@ static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+static PyObject *unpack_hooked(Context *ctx, const Kept *k) {
+    Tensor *t = saved_unpack(k->packed);
+    if (t && ctx->running && k->output >= 0) {
+        saved_link(t, &(Edge){(PyObject *)ctx->running, (uint32_t)k->output});
+    } else if (t && ctx->running && k->input >= 0) {
+        saved_link(t, &ctx->running->edge[k->input]);
+    }
+    return (PyObject *)t;
+}
+
 /* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
 static PyObject *unpack(Context *ctx, const Kept *k) {
+    if (k->packed) {
+        return unpack_hooked(ctx, k);
+    }
     if (!k->t) {
         Py_RETURN_NONE;
     }
@@ -360,7 +378,7 @@ static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *o, Node *no
 }
 
 /* Turns to_save into kept. `raw`: the outputs as forward returned them. */
-static int keep_saved(Context *ctx, PyObject *raw) {
+static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
     Py_ssize_t n = ctx->to_save ? PyTuple_GET_SIZE(ctx->to_save) : 0;
     if (n == 0) {
         return 0;
@@ -383,8 +401,13 @@ static int keep_saved(Context *ctx, PyObject *raw) {
         if (k->output >= 0 && !(t->fn && t->fn->context == (PyObject *)ctx)) {
             k->output = -1; /* an input that was returned as it is: its history is its own */
         }
-        k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
-        if (!k->t) {
+        if (saved_hooks_want(t)) {
+            k->input = (int)position(args, o);
+            k->packed = saved_pack(t);
+        } else {
+            k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
+        }
+        if (!k->t && !k->packed) {
             return -1;
         }
     }
@@ -416,7 +439,7 @@ static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first
         }
         PyTuple_SET_ITEM(outputs, i, o);
     }
-    if (outputs && node && keep_saved(ctx, raw) < 0) {
+    if (outputs && node && keep_saved(ctx, args, raw) < 0) {
         Py_CLEAR(outputs);
     }
     Py_CLEAR(ctx->dirty);

@@ -26,6 +26,7 @@ typedef struct ModuleBase {
 static PyTypeObject *base_type;
 static PyObject *registry_type;
 static PyObject *str_forward, *str_call_with_hooks, *str_non_persistent;
+static bool all_hooked; /* hooks of all modules exist: every call takes the slow path */
 
 static const char *const kind_plural[KIND_COUNT] = {"parameters", "buffers", "modules"};
 
@@ -33,8 +34,10 @@ enum { INLINE_ARGS = 8 };
 
 /* ---- calling ---- */
 
+static bool is_hooked(PyObject *module) { return all_hooked || ((ModuleBase *)module)->hooked; }
+
 static PyObject *module_call(PyObject *self, PyObject *args, PyObject *kwargs) {
-    PyObject *method = ((ModuleBase *)self)->hooked ? str_call_with_hooks : str_forward;
+    PyObject *method = is_hooked(self) ? str_call_with_hooks : str_forward;
     Py_ssize_t npos = PyTuple_GET_SIZE(args), nkw = kwargs ? PyDict_GET_SIZE(kwargs) : 0;
     PyObject *small[INLINE_ARGS + 2], **argv = small;
     if (npos + nkw > INLINE_ARGS) {
@@ -72,7 +75,7 @@ done:
 
 /* module(x); skips the argument tuple if the class does not override __call__. */
 static PyObject *call_one(PyObject *module, PyObject *x) {
-    if (Py_TYPE(module)->tp_call == module_call && !((ModuleBase *)module)->hooked) {
+    if (Py_TYPE(module)->tp_call == module_call && !is_hooked(module)) {
         PyObject *argv[3] = {NULL, module, x};
         return PyObject_VectorcallMethod(str_forward, argv + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     }
@@ -416,7 +419,19 @@ static PyObject *set_registry_type(PyObject *module, PyObject *type) {
     Py_RETURN_NONE;
 }
 
+static PyObject *set_all_hooked(PyObject *module, PyObject *on) {
+    (void)module;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) {
+        return NULL;
+    }
+    all_hooked = truth;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_set_all_modules_hooked", set_all_hooked, METH_O,
+     "_set_all_modules_hooked(on, /)\n--\n\nWhether the calls of all modules look at hooks."},
     {"_set_parameter_type", set_parameter_type, METH_O,
      "_set_parameter_type(type, /)\n--\n\nThe class whose instances nn.Module registers as parameters."},
     {"_set_registry_type", set_registry_type, METH_O,

@@ -7,6 +7,7 @@
 
 #include "autocast_region.h"
 #include "derivatives/derivatives.h"
+#include "saved_hooks.h"
 
 enum { NODE_POOL = 8192 };
 static PyObject *node_pool[NODE_POOL];
@@ -97,7 +98,7 @@ Node *node_new(int op, int nin, int nout, int narg) {
         return NULL;
     }
     n->edge = NULL;
-    n->state = 0;
+    n->state = n->packed = 0;
     n->list = NULL;
     n->nlist = 0;
     n->context = n->pre_hooks = n->retain = n->weak = NULL;
@@ -328,14 +329,13 @@ static int copy_args(Node *n, const Arg *arg) {
     return 0;
 }
 
-static int save_output(Node *n, int slot, Tensor *t) {
-    Tensor *alias = tensor_shallow(t);
-    if (!alias) {
-        return -1;
-    }
-    /* The alias stands for t: fn is filled in when it is read (back_saved). */
-    n->saved[slot] = (Saved){alias, t->st->version};
-    return 0;
+/* Keeps t, or an alias for it (an own output: fn is filled in when it is read, back_saved), or what a hook makes of it. */
+static int keep(Node *n, int slot, Tensor *t, uint32_t version) {
+    bool pack = saved_hooks_want(t);
+    PyObject *kept = pack ? saved_pack(t) : slot < 4 ? Py_NewRef(t) : (PyObject *)tensor_shallow(t);
+    n->saved[slot] = (Saved){(Tensor *)kept, version};
+    n->packed |= (uint8_t)(pack << slot);
+    return kept ? 0 : -1;
 }
 
 static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Tensor *const *in) {
@@ -357,10 +357,12 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
         }
         /* What the call itself overwrote (y.mul_(y)) is not what the derivative needs: its version was the one before. */
         uint32_t overwritten = call->inplace && t->st == call->out->st;
-        n->saved[i] = (Saved){(Tensor *)Py_NewRef(t), t->st->version - overwritten};
+        if (keep(n, i, t, t->st->version - overwritten) < 0) {
+            return -1;
+        }
     }
     for (int i = 0; i < 2 && i < call->nresult; i++) {
-        if (saves & (SAVE_OUT0 << i) && save_output(n, 4 + i, call->result[i]) < 0) {
+        if (saves & (SAVE_OUT0 << i) && keep(n, 4 + i, call->result[i], call->result[i]->st->version) < 0) {
             return -1;
         }
     }
@@ -692,24 +694,32 @@ Tensor *back_saved(Back *b, int slot) {
         b->failed = true;
         return NULL;
     }
-    if (s->t->st->version != s->version) {
-        PyObject *text = tensor_describe(s->t);
+    bool packed = n->packed >> slot & 1;
+    Tensor *kept = packed ? back_own(b, saved_unpack((PyObject *)s->t)) : s->t;
+    if (!kept) {
+        return NULL;
+    }
+    if (!packed && kept->st->version != s->version) {
+        PyObject *text = tensor_describe(kept);
         if (text) {
             PyErr_Format(PyExc_RuntimeError,
                          "one of the variables needed for gradient computation has been modified by an inplace operation: a %U, "
                          "which %s saved, is at version %u; "
                          "expected version %u instead. Clone it before the in-place write.",
-                         text, amp_rows[n->op].name, s->t->st->version, s->version);
+                         text, amp_rows[n->op].name, kept->st->version, s->version);
         }
         Py_XDECREF(text);
         b->failed = true;
         return NULL;
     }
+    if (slot < 4 && packed) {
+        return saved_link(kept, &n->edge[slot]);
+    }
     if (slot < 4) { /* a reference of the frame's own: another pass over the same graph may release the node meanwhile */
-        return back_own(b, (Tensor *)Py_NewRef((PyObject *)s->t));
+        return back_own(b, (Tensor *)Py_NewRef((PyObject *)kept));
     }
     /* An own output: give the alias its history for the time of this derivative, so that second derivatives reach the node. */
-    Tensor *alias = back_own(b, tensor_shallow(s->t));
+    Tensor *alias = back_own(b, tensor_shallow(kept));
     if (alias && amp_is_floating(alias->v.dtype)) {
         alias->out_nr = (uint32_t)(slot - 4);
         alias->fn = history_of_output(b, &alias->out_nr);

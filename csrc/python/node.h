@@ -33,7 +33,8 @@ struct Node {
     uint64_t seq;
     uint16_t op; /* OP_*, or NODE_FUNCTION, NODE_COPY_SLICES, NODE_TO_CHECKPOINT.. */
     uint8_t nout, state, narg;
-    int32_t nin; /* edges */
+    uint8_t packed; /* bit i: saved[i].t is no Tensor but what saved_pack made of it */
+    int32_t nin;    /* edges */
     Edge *edge;
     TensorMeta *in;  /* nin entries */
     TensorMeta *out; /* nout entries */
@@ -112,6 +113,7 @@ void function_release(Node *n);
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
+bool engine_for_inputs(void); /* a pass is running in this thread, and it was given inputs */
 /* engine_entry.c: the same over tuples of Python objects; *out (may be NULL): tuple of the inputs' gradients. */
 int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
                             bool accumulate, bool allow_unused, PyObject **out);

@@ -7,21 +7,46 @@ from typing import Any
 from ... import _C
 from ..._absent import absent_op
 from .activations import (
-    dropout,
+    celu,
+    celu_,
     elu,
+    elu_,
     gelu,
+    glu,
+    gumbel_softmax,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    hardtanh_,
     leaky_relu,
+    leaky_relu_,
     log_softmax,
     logsigmoid,
+    mish,
+    prelu,
     relu,
+    relu6,
     relu_,
+    rrelu,
+    rrelu_,
+    selu,
+    selu_,
     sigmoid,
     silu,
     softmax,
+    softmin,
     softplus,
+    softshrink,
+    softsign,
     tanh,
+    tanhshrink,
+    threshold,
+    threshold_,
 )
 from .distance import cosine_similarity, pairwise_distance, pdist
+from .dropouts import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+from .embedding import embedding, embedding_bag, one_hot
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -45,6 +70,7 @@ from .losses import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
+from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm
 from .pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

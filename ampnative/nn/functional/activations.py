@@ -1,4 +1,4 @@
-"""Activations, the softmax family and dropout."""
+"""Activations and the softmax family."""
 
 from __future__ import annotations
 
@@ -8,34 +8,105 @@ from typing import Any
 from ... import _C
 from ..._C import Tensor
 
-relu = _C.nn.relu
-gelu = _C.nn.gelu
-tanh = _C.nn.tanh
-sigmoid = _C.nn.sigmoid
-softplus = _C.nn.softplus
-logsigmoid = _C.nn.logsigmoid
+_nn, _f = _C.nn, _C.functions
 
-_silu, _leaky_relu, _elu = _C.nn.silu, _C.nn.leaky_relu, _C.nn.elu
-_softmax, _log_softmax, _dropout = _C.functions.softmax, _C.functions.log_softmax, _C.functions.dropout
+relu, gelu, tanh, sigmoid = _nn.relu, _nn.gelu, _nn.tanh, _nn.sigmoid
+softplus, logsigmoid, softsign, tanhshrink = _nn.softplus, _nn.logsigmoid, _nn.softsign, _nn.tanhshrink
+silu, mish, selu, hardswish, hardsigmoid = _nn.silu, _nn.mish, _nn.selu, _nn.hardswish, _nn.hardsigmoid
+leaky_relu, elu, celu, threshold = _nn.leaky_relu, _nn.elu, _nn.celu, _nn.threshold
+hardshrink, prelu = _nn.hardshrink, _nn.prelu
+
+_hardtanh, _glu = _nn.hardtanh, _nn._glu
+_softmax, _log_softmax = _f.softmax, _f.log_softmax
 
 
 def relu_(input: Tensor) -> Tensor:
+    """relu in place."""
     return relu(input, True)
 
 
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``input * sigmoid(input)``."""
-    return input.copy_(_silu(input)) if inplace else _silu(input)
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu in place."""
+    return leaky_relu(input, negative_slope, True)
 
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    out = _leaky_relu(input, negative_slope)
-    return input.copy_(out) if inplace else out
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu in place."""
+    return elu(input, alpha, True)
 
 
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    out = _elu(input, alpha)
-    return input.copy_(out) if inplace else out
+def selu_(input: Tensor) -> Tensor:
+    """selu in place."""
+    return selu(input, True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu in place."""
+    return celu(input, alpha, True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold in place."""
+    return _nn.threshold(input, threshold, value, True)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """``input`` limited to [min_val, max_val]; no gradient on the limits and beyond."""
+    if min_val > max_val:
+        raise ValueError(f"min_val cannot be greater than max_val: {min_val} > {max_val}")
+    if input.dtype == _C.dtypes.bool:
+        raise NotImplementedError("Bool inputs not supported for hardtanh: convert the input to a number dtype")
+    return _hardtanh(input, min_val, max_val, inplace)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """Towards zero by ``lambd``, which is not negative; zero where it would cross."""
+    if not lambd >= 0:
+        raise RuntimeError(f"lambda must be in range [0, {_C.finfo(_C.dtypes.float32).max}], but found {lambd}")
+    return _nn.softshrink(input, lambd)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``input`` limited to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Negative values times slopes: drawn from [lower, upper) one by one when ``training``, else the middle."""
+    if lower > upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound: {lower} > {upper}")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    if not input.is_floating_point():
+        raise NotImplementedError(f"\"rrelu\" not implemented for '{input.dtype}': convert the input to a floating dtype")
+    chosen = input.detach() <= 0
+    slopes = _f.empty(int(chosen.sum()), dtype=_C.dtypes.float64).uniform_(lower, upper)
+    noise = _f.ones_like(input)
+    noise[chosen] = slopes.to(noise.device).to(noise.dtype)
+    return input.mul_(noise) if inplace else input * noise
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """rrelu in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """First half of ``input`` along ``dim``, times the sigmoid of the second half."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    dim = dim + input.dim() if dim < 0 else dim
+    half, odd = divmod(input.size(dim), 2)
+    if odd:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {2 * half + 1}")
+    return _glu(input.narrow(dim, 0, half), input.narrow(dim, half, half))
 
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
@@ -50,6 +121,13 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
 
 
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax of ``-input``."""
+    if dim is None:
+        dim = _implicit_dim("softmin", input.ndim, _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
+
+
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Logarithm of ``softmax``, formed without overflow."""
     if dim is None:
@@ -57,16 +135,13 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
     return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
 
 
-def check_probability(p: float) -> None:
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zero elements with probability ``p`` and multiply the others by 1 / (1 - p); the identity unless ``training``."""
-    check_probability(p)
-    if not inplace:
-        return _dropout(input, p, training)
-    if training:
-        input.mul_(_dropout(_C.functions.ones_like(input), p, True))
-    return input
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Random weights along ``dim``: softmax((logits + Gumbel noise) / tau). ``hard``: 1 at the largest and 0 elsewhere, with
+    the gradient of the soft weights. ``eps`` is not used."""
+    noise = -_f.empty_like(logits).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.detach().max(dim, keepdim=True)[1]
+    one = _f.zeros_like(soft).scatter_add_(dim, index, _f.ones_like(index).to(soft.dtype))
+    return one - soft.detach() + soft

@@ -1,58 +1,79 @@
-"""DataLoader: batches of a data set, made in this process."""
+"""DataLoader: batches of a data set, made in this process or by workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+import os
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from ... import _C
-from ..._C import Tensor
+from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
+from .worker import DATA, END, Workers, raise_again
 
 
-def default_collate(batch: list[Any]) -> Any:
-    """Joins samples: tensors, arrays and numbers are stacked in a new first dimension; dicts and sequences element by
-    element.
+class _Fetch:
+    """Indices -> batch, of a data set with numbered samples."""
 
-    Python floats become float64, strings stay a list. TypeError for anything else, RuntimeError for sequences of
-    unequal length.
-    """
-    first = batch[0]
-    if isinstance(first, Tensor):
-        return _C.functions.stack(batch, 0)
-    if isinstance(first, np.ndarray):
-        if first.dtype.kind in "SUO":
-            raise TypeError(f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {first.dtype}")
-        return _C.tensor(np.stack(batch))
-    if isinstance(first, np.generic):
-        return _C.tensor(np.array(batch))
-    if isinstance(first, float):
-        return _C.tensor(batch, dtype=_C.float64)
-    if isinstance(first, int):
-        return _C.tensor(batch)
-    if isinstance(first, (str, bytes)):
-        return batch
-    if isinstance(first, Mapping):
-        joined = {key: default_collate([sample[key] for sample in batch]) for key in first}
-        same_type: Any = type(first)
-        return joined if same_type is dict else same_type(joined)
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(default_collate(list(column)) for column in zip(*batch, strict=False)))
-    if isinstance(first, (list, tuple)):
-        if any(len(sample) != len(first) for sample in batch):
-            raise RuntimeError("each element in list of batch should be of equal size")
-        return [default_collate(list(column)) for column in zip(*batch, strict=False)]
-    raise TypeError(f"default_collate: batch must contain tensors, arrays, numbers, dicts or lists; found {type(first)}")
+    def __init__(self, dataset: Any, batched: bool, collate_fn: Callable[[Any], Any]) -> None:
+        self.dataset, self.batched, self.collate_fn = dataset, batched, collate_fn
+
+    def __call__(self, indices: Any) -> Any:
+        if not self.batched:
+            return self.collate_fn(self.dataset[indices])
+        fetch_all = getattr(self.dataset, "__getitems__", None)
+        return self.collate_fn(fetch_all(indices) if fetch_all else [self.dataset[i] for i in indices])
+
+
+class _StreamFetch:
+    """The next batch of a stream, as many samples as there are indices. StopIteration at its end."""
+
+    def __init__(self, dataset: Any, batched: bool, collate_fn: Callable[[Any], Any], drop_last: bool) -> None:
+        self.samples, self.batched, self.collate_fn, self.drop_last = iter(dataset), batched, collate_fn, drop_last
+        self.ended = False
+
+    def __call__(self, indices: Any) -> Any:
+        if self.ended:
+            raise StopIteration
+        if not self.batched:
+            return self.collate_fn(next(self.samples))
+        batch = []
+        for _ in indices:
+            try:
+                batch.append(next(self.samples))
+            except StopIteration:
+                self.ended = True
+                break
+        if not batch or (self.drop_last and self.ended):
+            raise StopIteration
+        return self.collate_fn(batch)
+
+
+def _make_fetch(dataset: Any, stream: bool, batched: bool, collate_fn: Callable[[Any], Any], drop_last: bool) -> Any:
+    return _StreamFetch(dataset, batched, collate_fn, drop_last) if stream else _Fetch(dataset, batched, collate_fn)
 
 
 class DataLoader:
-    """Iterates over batches of ``dataset``.
+    """Iterates over batches of ``dataset``. With one seed (or ``generator``) the order, and what workers draw, is PyTorch's.
 
-    ``num_workers``, ``pin_memory`` and their kin are accepted; everything is loaded by the calling thread.
-    ``batch_size=None`` gives single samples. With one seed (or generator) the order is PyTorch's.
+    Args:
+        dataset: ``__getitem__`` and ``__len__``, or an IterableDataset.
+        batch_size: samples per batch; None gives single samples.
+        shuffle, sampler, batch_sampler: the order; at most one of them.
+        num_workers: processes that load ahead, each with a copy of the data set; 0: this process does.
+        collate_fn: list of samples -> batch.
+        drop_last: without a smaller last batch.
+        timeout: seconds to wait for a batch of a worker; 0: for ever.
+        worker_init_fn: called with the worker's number in each worker, after seeding.
+        multiprocessing_context: "fork", "spawn", "forkserver" or a context of multiprocessing.
+        prefetch_factor: batches that each worker prepares ahead (2).
+        persistent_workers: keep the workers from one epoch to the next.
+        in_order: False: whatever is ready first.
+        pin_memory, pin_memory_device: accepted, no effect.
+
+    A worker's exception is raised here with its traceback; a worker that dies is a RuntimeError.
     """
 
     def __init__(
@@ -76,13 +97,16 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        if num_workers < 0:
-            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
-        if timeout < 0:
-            raise ValueError("timeout option should be non-negative")
+        prefetch_factor = _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         stream = isinstance(dataset, IterableDataset)
-        if stream and (shuffle or sampler is not None or batch_sampler is not None):
-            raise ValueError("DataLoader with IterableDataset: expected unspecified shuffle, sampler and batch_sampler")
+        if stream:
+            for name, given, unwanted in (
+                ("shuffle", shuffle, shuffle not in (None, False)),
+                ("sampler", sampler, sampler is not None),
+                ("batch_sampler", batch_sampler, batch_sampler is not None),
+            ):
+                if unwanted:
+                    raise ValueError(f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={given}")
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
@@ -91,47 +115,50 @@ class DataLoader:
             batch_size = None
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
-        if sampler is None and not stream:
-            sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if sampler is None:
+            sampler = (
+                _Forever() if stream else RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            )
         if batch_size is not None and batch_sampler is None:
-            indices: Any = _Forever() if stream else sampler
-            batch_sampler = BatchSampler(indices, batch_size, drop_last)
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
-        self.num_workers, self.pin_memory, self.timeout, self.worker_init_fn = (
-            num_workers,
-            pin_memory,
-            timeout,
-            worker_init_fn,
-        )
+        self.num_workers, self.pin_memory, self.timeout, self.worker_init_fn = num_workers, pin_memory, timeout, worker_init_fn
         self.multiprocessing_context, self.prefetch_factor = multiprocessing_context, prefetch_factor
         self.persistent_workers, self.pin_memory_device, self.in_order = persistent_workers, pin_memory_device, in_order
-        self.collate_fn = collate_fn or (_as_is if self.batch_sampler is None else default_collate)
+        self.collate_fn = collate_fn or (default_convert if self.batch_sampler is None else default_collate)
+        self._iterator: _WorkerIterator | None = None  # of persistent workers
+        self._ready = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "multiprocessing_context":
+            value = _as_context(value, self.num_workers)
+        elif name in _FIXED and "_ready" in self.__dict__:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    def _index_batches(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _fetch_maker(self) -> Callable[[Any], Any]:
+        return functools.partial(
+            _make_fetch,
+            stream=isinstance(self.dataset, IterableDataset),
+            batched=self.batch_sampler is not None,
+            collate_fn=self.collate_fn,
+            drop_last=self.drop_last,
+        )
 
     def __iter__(self) -> Iterator[Any]:
-        draw_seed(self.generator)  # PyTorch draws a seed for its workers here: keeps the random numbers in step
-        return self._stream_batches() if isinstance(self.dataset, IterableDataset) else self._batches()
-
-    def _batches(self) -> Iterator[Any]:
-        if self.batch_sampler is None:
-            for index in self.sampler:
-                yield self.collate_fn(self.dataset[index])
-            return
-        fetch_all = getattr(self.dataset, "__getitems__", None)
-        for indices in self.batch_sampler:
-            yield self.collate_fn(fetch_all(indices) if fetch_all else [self.dataset[i] for i in indices])
-
-    def _stream_batches(self) -> Iterator[Any]:
-        samples = iter(self.dataset)
-        if self.batch_sampler is None:
-            for sample in samples:
-                yield self.collate_fn(sample)
-            return
-        for indices in self.batch_sampler:
-            batch = [sample for _, sample in zip(indices, samples, strict=False)]
-            if not batch or (self.drop_last and len(batch) < len(indices)):
-                return
-            yield self.collate_fn(batch)
+        if not self.num_workers:
+            return _Iterator(self)
+        if not self.persistent_workers:
+            return _WorkerIterator(self)
+        if self._iterator is None or not self._iterator.workers.processes:
+            self._iterator = _WorkerIterator(self)
+        else:
+            self._iterator.begin_again()
+        return self._iterator
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
@@ -139,7 +166,57 @@ class DataLoader:
             if self.batch_size is None:
                 return n
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        return len(self._index_batches())
+
+
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> int | None:
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing: let num_workers > 0, or leave prefetch_factor at None"
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if hasattr(os, "sched_getaffinity") and num_workers > (cpus := len(os.sched_getaffinity(0))):
+        warnings.warn(
+            f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of worker in current "
+            f"system is {cpus}: more of them only wait for each other",
+            stacklevel=3,
+        )
+    return 2 if num_workers and prefetch_factor is None else prefetch_factor
+
+
+def _as_context(value: Any, num_workers: int) -> Any:
+    if value is None:
+        return None
+    import multiprocessing
+    from multiprocessing.context import BaseContext
+
+    if not num_workers:
+        raise ValueError(
+            f"multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got num_workers={num_workers}"
+        )
+    if isinstance(value, str):
+        if value not in multiprocessing.get_all_start_methods():
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {multiprocessing.get_all_start_methods()!r}, "
+                f"but got multiprocessing_context={value!r}"
+            )
+        return multiprocessing.get_context(value)
+    if not isinstance(value, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
+            f"multiprocessing_context={value}"
+        )
+    return value
 
 
 class _Forever:
@@ -150,6 +227,124 @@ class _Forever:
             yield None
 
 
-def _as_is(sample: Any) -> Any:
-    """What a DataLoader without batches does to a sample: arrays become tensors."""
-    return _C.tensor(sample) if isinstance(sample, np.ndarray) else sample
+class _Iterator:
+    """One epoch, loaded by this process. The base of the one with workers."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.base_seed = draw_seed(loader.generator)  # drawn without workers too: the random numbers stay in step
+        self.fetch = None if loader.num_workers else loader._fetch_maker()(loader.dataset)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.index_batches = iter(self.loader._index_batches())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __next__(self) -> Any:
+        assert self.fetch is not None
+        return self.fetch(next(self.index_batches))
+
+
+class _WorkerIterator(_Iterator):
+    """One epoch (or, with persistent workers, one after the other), loaded by processes.
+
+    Tasks are numbered and dealt out in turn, ``prefetch_factor`` ahead per worker. Results that come too early wait in ``early``.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
+        import multiprocessing
+
+        super().__init__(loader)
+        context = loader.multiprocessing_context or multiprocessing
+        self.workers = Workers(
+            context, loader.num_workers, loader.dataset, loader._fetch_maker(), loader.worker_init_fn, self.base_seed
+        )
+        self._deal_first()
+
+    def begin_again(self) -> None:
+        """The next epoch of persistent workers. What is still under way of the last one is taken in and thrown away."""
+        while self.owner:
+            number, _, _ = self._receive()
+            self.owner.pop(number, None)
+        self._begin()
+        self.workers.resume()
+        self._deal_first()
+
+    def _deal_first(self) -> None:
+        self.sent = self.wanted = 0
+        self.turn = 0
+        self.owner: dict[int, int] = {}  # tasks under way -> worker
+        self.early: dict[int, tuple[str, Any]] = {}
+        self.active = list(range(self.loader.num_workers))
+        for _ in range((self.loader.prefetch_factor or 0) * self.loader.num_workers):
+            self._deal()
+
+    def _deal(self) -> None:
+        """One more task to the worker whose turn it is, if there are indices left."""
+        if not self.active:
+            return
+        try:
+            indices = next(self.index_batches)
+        except StopIteration:
+            return
+        while self.turn not in self.active:
+            self.turn = (self.turn + 1) % self.loader.num_workers
+        worker = self.turn
+        if not self.loader.in_order:
+            loads = {w: sum(owner == w for owner in self.owner.values()) for w in self.active}
+            worker = min(loads, key=lambda w: loads[w])
+        self.turn = (self.turn + 1) % self.loader.num_workers
+        self.owner[self.sent] = worker
+        self.workers.send(worker, self.sent, indices)
+        self.sent += 1
+
+    def _receive(self) -> tuple[int, str, Any]:
+        try:
+            return self.workers.receive(set(self.owner.values()), self.loader.timeout)
+        except BaseException:
+            self.workers.shutdown()
+            raise
+
+    def __next__(self) -> Any:
+        if not self.workers.processes:
+            raise StopIteration
+        if not self.owner and not self.early:
+            self._deal()  # prefetch_factor 0
+        while self.owner or self.early:
+            if not self.loader.in_order and self.early:
+                self.wanted = next(iter(self.early))
+            if self.wanted not in self.early:
+                if self.loader.in_order and self.wanted not in self.owner:
+                    self.wanted += 1  # what an ended stream was asked for
+                    continue
+                number, kind, value = self._receive()
+                worker = self.owner.pop(number)
+                if kind == END:
+                    self._retire(worker)
+                    continue
+                self.early[number] = (kind, value)
+                continue
+            kind, value = self.early.pop(self.wanted)
+            self.wanted += 1
+            self._deal()
+            if kind == DATA:
+                return value
+            raise_again(*value)
+        if not self.loader.persistent_workers:
+            self.workers.shutdown()
+        raise StopIteration
+
+    def _retire(self, worker: int) -> None:
+        """A stream's end: the others get the tasks from now on."""
+        if worker in self.active:
+            self.active.remove(worker)
+            self._deal()
+
+    def __del__(self) -> None:
+        if "workers" in self.__dict__:
+            self.workers.shutdown()

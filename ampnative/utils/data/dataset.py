@@ -32,6 +32,9 @@ class IterableDataset(Dataset):
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
+    def __add__(self, other: Any) -> ChainDataset:  # type: ignore[override]
+        return ChainDataset([self, other])
+
 
 class TensorDataset(Dataset):
     """Sample i is the tuple of the i-th rows of all tensors, which must have the same first size."""
@@ -48,6 +51,49 @@ class TensorDataset(Dataset):
         return self.tensors[0].size(0)
 
 
+class StackDataset(Dataset):
+    """Several data sets side by side: sample i is the tuple of their samples i, or a dict of them if they are given by name."""
+
+    datasets: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError("StackDataset: give the data sets either as arguments or by name, not both types at once")
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets = args or kwargs
+        sizes = {len(d) for d in (args or kwargs.values())}
+        if len(sizes) > 1:
+            raise ValueError("Size mismatch between datasets")
+        self._length = sizes.pop()
+
+    def _each(self, function: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {key: function(d) for key, d in self.datasets.items()}
+        return tuple(function(d) for d in self.datasets)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._each(lambda d: d[index])
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of a whole batch; members that define ``__getitems__`` are asked once."""
+        columns = self._each(lambda d: _many(d, indices))
+        if isinstance(columns, dict):
+            return [{key: column[i] for key, column in columns.items()} for i in range(len(indices))]
+        return list(zip(*columns, strict=True))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _many(dataset: Any, indices: list[int]) -> list[Any]:
+    fetch = getattr(dataset, "__getitems__", None)
+    items = fetch(indices) if fetch else [dataset[i] for i in indices]
+    if len(items) != len(indices):
+        raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}")
+    return items
+
+
 class ConcatDataset(Dataset):
     """Several data sets, one behind the other."""
 
@@ -55,6 +101,8 @@ class ConcatDataset(Dataset):
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(d, IterableDataset) for d in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset: use ChainDataset")
         self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
 
     def __len__(self) -> int:
@@ -71,6 +119,22 @@ class ConcatDataset(Dataset):
         return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
+class ChainDataset(IterableDataset):
+    """Several streams, one behind the other."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)
+
+
 class Subset(Dataset):
     """The samples ``indices`` of another data set."""
 
@@ -81,6 +145,12 @@ class Subset(Dataset):
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of a whole batch; a data set that defines ``__getitems__`` is asked once."""
+        wanted = [self.indices[i] for i in indices]
+        fetch = getattr(self.dataset, "__getitems__", None)
+        return fetch(wanted) if fetch else [self.dataset[i] for i in wanted]
 
     def __len__(self) -> int:
         return len(self.indices)

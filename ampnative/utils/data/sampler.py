@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -53,6 +54,8 @@ class RandomSampler(Sampler):
             num_samples,
             generator,
         )
+        if self.num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
 
     @property
     def num_samples(self) -> int:
@@ -88,6 +91,75 @@ class SubsetRandomSampler(Sampler):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """``num_samples`` indices, each with a probability in proportion to its weight; without ``replacement`` none twice.
+
+    ``weights``: a sequence or 1-d tensor of numbers, not negative, one per sample.
+    """
+
+    def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Any = None) -> None:
+        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.weights = _C.as_tensor(weights, dtype=_C.float64)
+        if self.weights.dim() != 1:
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}")
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        draw = sys.modules[_C.__name__.partition(".")[0]].multinomial
+        return iter(draw(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class DistributedSampler(Sampler):
+    """The share of process ``rank`` of ``num_replicas``: every num_replicas-th index, shuffled by ``seed`` and epoch first. Call
+    ``set_epoch`` before each epoch. Shares are equal: some indices come twice, or (``drop_last``) some not at all.
+
+    There are no process groups here: both numbers must be given (RuntimeError).
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            raise RuntimeError("DistributedSampler: there are no process groups here, give num_replicas and rank")
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        n = len(dataset)
+        self.num_samples = n // num_replicas if drop_last and n % num_replicas else -(-n // num_replicas)
+        self.total_size = self.num_samples * num_replicas
+
+    def set_epoch(self, epoch: int) -> None:
+        """Another order for this epoch; the same call in all processes."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.dataset)
+        indices = list(range(n))
+        if self.shuffle:
+            generator = _C.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            indices = _C.functions.randperm(n, generator=generator).tolist()
+        while len(indices) < self.total_size:
+            indices += indices[: self.total_size - len(indices)]
+        return iter(indices[self.rank : self.total_size : self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
 
 
 class BatchSampler(Sampler):

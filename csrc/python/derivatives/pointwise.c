@@ -144,28 +144,9 @@ void f_gelu(Back *b) {
     GRAD(0, op_args(b, OP_gelu_grad, arg));
 }
 
-/* x s(x): s (1 + x (1 - s)) */
-void d_silu(Back *b) {
-    if (NEED(0)) {
-        Tensor *x = wide(b, IN(0)), *s = op1(b, OP_sigmoid, x);
-        b->grad[0] = mul(b, mul(b, wide(b, b->g), s), plus(b, mul(b, x, one_minus(b, s)), 1.0));
-    }
-}
-
 static Tensor *where(Back *b, Tensor *mask, Tensor *x, Tensor *y) {
     Arg arg[MAX_ARGS] = {arg_tensor(mask), arg_tensor(x), arg_tensor(y)};
     return op_args(b, OP_where, arg);
-}
-
-void d_leaky_relu(Back *b) { GRAD(0, where(b, op1k(b, OP_gt, IN(0), 0.0), b->g, scale(b, b->g, ARG(1).f))); }
-
-/* The exponential is formed of min(x, 0): its overflow on the side not taken would come back as NaN in the second derivative. */
-void d_elu(Back *b) {
-    if (NEED(0)) {
-        Tensor *x = IN(0), *positive = op1k(b, OP_gt, x, 0.0);
-        Tensor *slope = scale(b, op1(b, OP_exp, zero_where(b, x, positive)), ARG(1).f);
-        b->grad[0] = where(b, positive, b->g, mul(b, b->g, slope));
-    }
 }
 
 void d_softplus(Back *b) {

@@ -1,0 +1,380 @@
+/* The normalisation slots: walks over rows of elements that share their statistics.
+ *
+ * By groups (layer, RMS and group normalisation): a row is one piece of memory, `channels` segments of `length` elements with a weight
+ * each. By channels (batch normalisation): a row is one segment of every sample; segments of one element are taken as columns.
+ *
+ *     groups    [ segment | segment | .. ] [ segment | ..     channels  [ c0 | c1 | c2 ] [ c0 | c1 | c2 ]  one row per c
+ *                       row 0                  row 1                      sample 0         sample 1
+ *
+ * Statistics are sums in float64 of x - shift and its square, with the row's first element as the shift: since that element takes part in
+ * the variance, its distance from the mean is below sqrt(n) deviations, and the difference of sums loses no more than a factor n. */
+#include "norm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cast.h"
+#include "norm_walk.h"
+
+static double first_value(const Norm *s, const char *x) {
+    double v;
+    amp_convert(s->x_dtype, x, 0, AMP_FLOAT64, (char *)&v, sizeof v, 1);
+    return isfinite(v) ? v : 0.0;
+}
+
+/* From sums over n elements. */
+static void finish_row(const Norm *s, int64_t row, const double *sums, double n, double shift) {
+    double at = sums[0] / n, var = (sums[1] - sums[0] * at) / n;
+    if (!s->plan->centered) at = 0.0, var = sums[1] / n;
+    if (var < 0.0) var = 0.0;
+    s->mean[row] = shift + at;
+    s->rstd[row] = 1.0 / sqrt(var + s->plan->eps);
+    if (s->var) s->var[row] = var;
+}
+
+/* ---- by groups ---- */
+
+/* A short row of another format is converted once, not once per pass. `copy` becomes what the passes then work on. */
+static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const char **g, int64_t n,
+                               char (*buffer)[NORM_CHUNK * sizeof(double)]) {
+    if (s->x_dtype == s->compute || n > NORM_CHUNK) return s;
+    *copy = *s;
+    *x = norm_load(s->x_dtype, *x, n, s->compute, buffer[0]);
+    copy->x_dtype = s->compute, copy->x_item = s->item;
+    if (!g) return copy;
+    *g = norm_load(s->g_dtype, *g, n, s->compute, buffer[1]);
+    copy->g_dtype = s->compute, copy->g_item = s->item;
+    return copy;
+}
+
+static void group_rows(void *context, int64_t begin, int64_t end) {
+    const Norm *given = context;
+    const NormPlan *p = given->plan;
+    int64_t n = p->channels * p->length;
+    _Alignas(64) char buffer[1][NORM_CHUNK * sizeof(double)];
+    for (int64_t row = begin; row < end; row++) {
+        Norm copy;
+        const char *x = given->x + row * n * given->x_item;
+        char *y = given->y + row * n * given->y_item;
+        const Norm *s = convert_row(given, &copy, &x, NULL, n, buffer);
+        double shift = p->centered ? first_value(s, x) : 0.0, sums[2] = {0, 0};
+        norm_moments(s, x, n, shift, sums);
+        finish_row(s, row, sums, (double)n, shift);
+        NormMean mean = norm_mean(s, s->mean[row]);
+        int64_t first = row % p->groups * p->channels;
+        if (p->length == 1) {
+            norm_scale_each(s, x, y, n, &mean, s->rstd[row], norm_at(s, s->weight, first), norm_at(s, s->bias, first));
+            continue;
+        }
+        for (int64_t c = 0; c < p->channels; c++) {
+            double w = norm_value(s, s->weight, first + c, 1.0), b = norm_value(s, s->bias, first + c, 0.0);
+            int64_t at = c * p->length;
+            norm_scale(s, x + at * s->x_item, y + at * s->y_item, p->length, &mean, s->rstd[row] * w, b);
+        }
+    }
+}
+
+/* dx = rstd (g w - (sum g w + xhat sum g w xhat) / n), xhat = (x - mean) rstd; dw and db: this block's sums, or NULL. */
+static void group_row_grad(const Norm *given, int64_t row, double *dw, double *db) {
+    const NormPlan *p = given->plan;
+    Norm copy;
+    _Alignas(64) char buffer[2][NORM_CHUNK * sizeof(double)];
+    int64_t n = p->channels * p->length, first = row % p->groups * p->channels;
+    const char *x = given->x + row * n * given->x_item, *g = given->g + row * n * given->g_item;
+    const Norm *s = convert_row(given, &copy, &x, &g, n, buffer);
+    char *dx = s->y ? s->y + row * n * s->y_item : NULL;
+    double rstd = s->rstd[row], sums[2] = {0, 0};
+    NormMean mean = norm_mean(s, s->mean[row]);
+    if (p->length == 1) {
+        norm_dots_each(s, g, x, n, mean.value, rstd, norm_at(s, s->weight, first), sums, dw ? dw + first : NULL,
+                       db ? db + first : NULL);
+    }
+    for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
+        double w = norm_value(s, s->weight, first + c, 1.0), part[2] = {0, 0};
+        norm_dots(s, g + c * p->length * s->g_item, x + c * p->length * s->x_item, p->length, mean.value, part);
+        sums[0] += w * part[0];
+        sums[1] += w * part[1];
+        if (dw) dw[first + c] += rstd * part[1];
+        if (db) db[first + c] += part[0];
+    }
+    if (!dx) return;
+    double q = -rstd * rstd * rstd * sums[1] / (double)n, r = p->centered ? -rstd * sums[0] / (double)n : 0.0;
+    if (p->length == 1) norm_grad_each(s, g, x, dx, n, &mean, norm_at(s, s->weight, first), rstd, q, r);
+    for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
+        double w = norm_value(s, s->weight, first + c, 1.0);
+        int64_t at = c * p->length;
+        norm_grad(s, g + at * s->g_item, x + at * s->x_item, dx + at * s->y_item, p->length, &mean, rstd * w, q, r);
+    }
+}
+
+/* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. */
+static void group_blocks(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    int64_t all = s->plan->groups * s->plan->channels;
+    for (int64_t block = begin; block < end; block++) {
+        double *dw = s->dw ? s->dw + block * all : NULL, *db = s->db ? s->db + block * all : NULL;
+        int64_t from = s->rows * block / s->blocks, to = s->rows * (block + 1) / s->blocks;
+        for (int64_t row = from; row < to; row++) group_row_grad(s, row, dw, db);
+    }
+}
+
+/* ---- by channels ---- */
+
+static void update_running(const View *running, int64_t c, double momentum, double value) {
+    double old, new;
+    char *p = running->data + c * running->stride[0] * (int64_t)amp_itemsize(running->dtype);
+    amp_convert(running->dtype, p, 0, AMP_FLOAT64, (char *)&old, sizeof old, 1);
+    new = (1.0 - momentum) * old + momentum *value;
+    amp_convert(AMP_FLOAT64, (const char *)&new, 0, running->dtype, p, (int64_t)amp_itemsize(running->dtype), 1);
+}
+
+/* A channel's statistics from sums, or from the running ones. */
+static void finish_channel(const Norm *s, int64_t c, const double *sums, double shift) {
+    const NormPlan *p = s->plan;
+    double n = (double)(p->samples * p->length);
+    if (p->training) {
+        finish_row(s, c, sums, n, shift);
+        if (s->running_mean) update_running(s->running_mean, c, p->momentum, s->mean[c]);
+        if (s->running_var) update_running(s->running_var, c, p->momentum, s->var[c] * n / (n - 1.0));
+        return;
+    }
+    const View *const from[2] = {s->running_mean, s->running_var};
+    double *const to[2] = {s->mean, s->var};
+    for (int k = 0; k < 2; k++) {
+        const char *data = from[k]->data + c * from[k]->stride[0] * (int64_t)amp_itemsize(from[k]->dtype);
+        amp_convert(from[k]->dtype, data, 0, AMP_FLOAT64, (char *)(to[k] + c), sizeof(double), 1);
+    }
+    s->rstd[c] = 1.0 / sqrt(s->var[c] + p->eps);
+}
+
+static void channel_rows(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const NormPlan *p = s->plan;
+    for (int64_t c = begin; c < end; c++) {
+        double shift = p->training ? first_value(s, s->x + c * p->length * s->x_item) : 0.0, sums[2] = {0, 0};
+        for (int64_t i = 0; p->training && i < p->samples; i++)
+            norm_moments(s, s->x + (i * p->channels + c) * p->length * s->x_item, p->length, shift, sums);
+        finish_channel(s, c, sums, shift);
+        NormMean mean = norm_mean(s, s->mean[c]);
+        double a = s->rstd[c] * norm_value(s, s->weight, c, 1.0), b = norm_value(s, s->bias, c, 0.0);
+        for (int64_t i = 0; i < p->samples; i++) {
+            int64_t at = (i * p->channels + c) * p->length;
+            norm_scale(s, s->x + at * s->x_item, s->y + at * s->y_item, p->length, &mean, a, b);
+        }
+    }
+}
+
+/* As for groups, with one weight for the row; with fixed statistics only rstd w g is left. */
+static void channel_grad(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const NormPlan *p = s->plan;
+    double n = (double)(p->samples * p->length);
+    for (int64_t c = begin; c < end; c++) {
+        double rstd = s->rstd[c], w = norm_value(s, s->weight, c, 1.0), sums[2] = {0, 0};
+        NormMean mean = norm_mean(s, s->mean[c]);
+        for (int64_t i = 0; i < p->samples && (p->training || s->dw || s->db); i++) {
+            int64_t at = (i * p->channels + c) * p->length;
+            norm_dots(s, s->g + at * s->g_item, s->x + at * s->x_item, p->length, mean.value, sums);
+        }
+        if (s->dw) s->dw[c] = rstd * sums[1];
+        if (s->db) s->db[c] = sums[0];
+        double q = -rstd * rstd * rstd * w * sums[1] / n, r = -rstd * w * sums[0] / n;
+        for (int64_t i = 0; s->y && i < p->samples; i++) {
+            int64_t at = (i * p->channels + c) * p->length;
+            const char *g = s->g + at * s->g_item, *x = s->x + at * s->x_item;
+            char *dx = s->y + at * s->y_item;
+            if (p->training) norm_grad(s, g, x, dx, p->length, &mean, rstd * w, q, r);
+            else norm_factor(s, g, dx, p->length, rstd * w);
+        }
+    }
+}
+
+/* ---- by channels, one element per segment: columns of a matrix ---- */
+
+static void column_stats(const Norm *s, int64_t first, int64_t n) {
+    double shift[NORM_COLUMNS], sums[NORM_COLUMNS][2], s1[NORM_COLUMNS], s2[NORM_COLUMNS];
+    const NormPlan *p = s->plan;
+    _Alignas(64) char buffer[NORM_COLUMNS * sizeof(double)];
+    for (int64_t j = 0; j < n; j++) {
+        shift[j] = p->training ? first_value(s, s->x + (first + j) * s->x_item) : 0.0;
+        s1[j] = s2[j] = 0.0;
+    }
+    for (int64_t i = 0; p->training && i < p->samples; i++) {
+        const char *x = norm_load(s->x_dtype, s->x + (i * p->channels + first) * s->x_item, n, s->compute, buffer);
+        s->k->column_moments(x, n, shift, s1, s2);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        sums[j][0] = s1[j], sums[j][1] = s2[j];
+        finish_channel(s, first + j, sums[j], shift[j]);
+    }
+}
+
+static void column_strips(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const NormPlan *p = s->plan;
+    _Alignas(64) char factor[4][NORM_COLUMNS * sizeof(double)], in[NORM_COLUMNS * sizeof(double)],
+        out[NORM_COLUMNS * sizeof(double)];
+    for (int64_t strip = begin; strip < end; strip++) {
+        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
+        column_stats(s, first, n);
+        for (int64_t j = 0; j < n; j++) {
+            NormMean mean = norm_mean(s, s->mean[first + j]);
+            norm_put(s, factor[0], j, mean.hi);
+            norm_put(s, factor[1], j, mean.lo);
+            norm_put(s, factor[2], j, s->rstd[first + j] * norm_value(s, s->weight, first + j, 1.0));
+            norm_put(s, factor[3], j, norm_value(s, s->bias, first + j, 0.0));
+        }
+        for (int64_t i = 0; i < p->samples; i++) {
+            int64_t at = i * p->channels + first;
+            char *y = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? y : out;
+            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, in);
+            s->k->column_scale(x, to, n, factor[0], factor[1], factor[2], factor[3]);
+            norm_store(s, to, y, n);
+        }
+    }
+}
+
+static void column_factors(const Norm *s, int64_t first, int64_t n, const double *sg, const double *sx, char (*factor)[1024]) {
+    double rows = (double)s->plan->samples;
+    for (int64_t j = 0; j < n; j++) {
+        double rstd = s->rstd[first + j], w = norm_value(s, s->weight, first + j, 1.0);
+        NormMean mean = norm_mean(s, s->mean[first + j]);
+        norm_put(s, factor[0], j, mean.hi);
+        norm_put(s, factor[1], j, mean.lo);
+        norm_put(s, factor[2], j, rstd * w);
+        norm_put(s, factor[3], j, -rstd * rstd * rstd * w * sx[j] / rows);
+        norm_put(s, factor[4], j, -rstd * w * sg[j] / rows);
+        if (s->dw) s->dw[first + j] = rstd * sx[j];
+        if (s->db) s->db[first + j] = sg[j];
+    }
+}
+
+static void column_strips_grad(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const NormPlan *p = s->plan;
+    _Static_assert(NORM_COLUMNS * sizeof(double) == 1024, "a strip of factors");
+    _Alignas(64) char factor[5][1024], zero[1024] = {0}, gs[1024], xs[1024], out[1024];
+    for (int64_t strip = begin; strip < end; strip++) {
+        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
+        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0};
+        for (int64_t i = 0; i < p->samples; i++) {
+            int64_t at = i * p->channels + first;
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
+            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs), n, s->mean + first, sg, sx);
+        }
+        column_factors(s, first, n, sg, sx, factor);
+        for (int64_t i = 0; s->y && i < p->samples; i++) {
+            int64_t at = i * p->channels + first;
+            char *dx = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? dx : out;
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
+            if (p->training) {
+                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs);
+                s->k->column_grad(g, x, to, n, factor[0], factor[1], factor[2], factor[3], factor[4]);
+            } else {
+                s->k->column_scale(g, to, n, zero, zero, factor[2], zero);
+            }
+            norm_store(s, to, dx, n);
+        }
+    }
+}
+
+/* ---- slots ---- */
+
+enum { GRAIN = 8 * 1024, MAX_BLOCKS = 32, ROWS_PER_BLOCK = 8 };
+
+/* A parameter as a dense run of the compute format; NULL stays NULL. */
+static char *parameter(const Norm *s, const View *v, bool *failed) {
+    if (!v) return NULL;
+    char *dense = malloc((size_t)v->numel * (size_t)s->item + 1);
+    if (!dense) {
+        *failed = true;
+        return NULL;
+    }
+    if (v->numel)
+        amp_convert(v->dtype, v->data, v->stride[0] * (int64_t)amp_itemsize(v->dtype), s->compute, dense, s->item, v->numel);
+    return dense;
+}
+
+static void set_stats(Norm *s, const View *stats) {
+    s->rows = s->plan->by_channels ? s->plan->channels : s->plan->samples * s->plan->groups;
+    s->mean = (double *)(void *)stats->data;
+    s->rstd = s->mean + s->rows;
+    s->var = stats->numel > 2 * s->rows ? s->rstd + s->rows : NULL;
+}
+
+static void set_formats(Norm *s, const View *x, const View *y) {
+    s->x = x->data, s->x_dtype = x->dtype, s->x_item = (int64_t)amp_itemsize(x->dtype);
+    if (y) s->y = y->data, s->y_dtype = y->dtype, s->y_item = (int64_t)amp_itemsize(y->dtype);
+    s->compute = x->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
+    s->item = (int64_t)amp_itemsize(s->compute);
+    s->k = amp_norm_kernels(s->compute);
+}
+
+Status amp_normalize(const Call *call) {
+    const NormPlan *p = call->extra;
+    Norm s = {.plan = p};
+    bool failed = false;
+    if (!amp_is_floating(call->in[0]->dtype)) return AMP_BAD_DTYPE;
+    set_formats(&s, call->in[0], call->out[0]);
+    set_stats(&s, call->out[1]);
+    if (call->in[0]->numel == 0) {
+        memset(call->out[1]->data, 0, (size_t)call->out[1]->numel * sizeof(double));
+        return AMP_OK;
+    }
+    if (call->nlist) s.running_mean = call->list[0], s.running_var = call->list[1];
+    s.weight = parameter(&s, call->in[1], &failed);
+    s.bias = parameter(&s, call->in[2], &failed);
+    int64_t per_row = call->in[0]->numel / s.rows, grain = GRAIN / (per_row + 1) + 1;
+    if (!failed && p->by_channels && p->length == 1) {
+        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+        amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips, &s);
+    } else if (!failed) {
+        amp_parallel_for(s.rows, grain, p->by_channels ? channel_rows : group_rows, &s);
+    }
+    free(s.weight);
+    free(s.bias);
+    return failed ? AMP_NO_MEMORY : AMP_OK;
+}
+
+/* out <- the blocks' sums, added in order. */
+static void deliver(const double *sums, int64_t blocks, View *out) {
+    int64_t n = out->numel;
+    for (int64_t j = 0; j < n; j++) {
+        double total = 0.0;
+        for (int64_t block = 0; block < blocks; block++) total += sums[block * n + j];
+        amp_convert(AMP_FLOAT64, (const char *)&total, 0, out->dtype,
+                    out->data + j * out->stride[0] * (int64_t)amp_itemsize(out->dtype), (int64_t)amp_itemsize(out->dtype), 1);
+    }
+}
+
+Status amp_normalize_grad(const Call *call) {
+    const NormPlan *p = call->extra;
+    Norm s = {.plan = p};
+    bool failed = false;
+    View *dw = call->out[1], *db = call->out[2];
+    set_formats(&s, call->in[1], call->out[0]);
+    set_stats(&s, call->in[2]);
+    s.g = call->in[0]->data, s.g_dtype = call->in[0]->dtype, s.g_item = (int64_t)amp_itemsize(s.g_dtype);
+    s.weight = parameter(&s, call->in[3], &failed);
+    s.blocks = p->by_channels ? 1 : s.rows / ROWS_PER_BLOCK < MAX_BLOCKS ? s.rows / ROWS_PER_BLOCK + 1 : MAX_BLOCKS;
+    size_t sums = (size_t)s.blocks * (size_t)(p->channels * p->groups);
+    s.dw = dw ? calloc(sums + 1, sizeof *s.dw) : NULL;
+    s.db = db ? calloc(sums + 1, sizeof *s.db) : NULL;
+    failed |= (dw && !s.dw) || (db && !s.db);
+    int64_t per_row = s.rows ? call->in[1]->numel / s.rows : 0;
+    if (!failed && p->by_channels && p->length == 1) {
+        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+        amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips_grad, &s);
+    } else if (!failed && p->by_channels) {
+        amp_parallel_for(s.rows, GRAIN / (per_row + 1) + 1, channel_grad, &s);
+    } else if (!failed) {
+        amp_parallel_for(s.blocks, GRAIN / (call->in[1]->numel / s.blocks + 1) + 1, group_blocks, &s);
+    }
+    if (!failed && dw) deliver(s.dw, s.blocks, dw);
+    if (!failed && db) deliver(s.db, s.blocks, db);
+    free(s.weight);
+    free(s.dw);
+    free(s.db);
+    return failed ? AMP_NO_MEMORY : AMP_OK;
+}

@@ -1,0 +1,46 @@
+/* Normalisation: runs of values, and the walks of norm.c over rows, groups and channels that feed them. */
+#ifndef AMP_NORM_H
+#define AMP_NORM_H
+#include "../core/backend.h"
+
+/* A mean in two parts, so that x - mean loses nothing where all x are near the mean: (x - hi) is exact there, and lo is what rounding the
+ * mean to the compute format took away. */
+typedef struct NormMean {
+    double value, hi, lo;
+} NormMean;
+
+/* Runs of n dense values of one compute format, float or double; sums are float64. w, b, hi .. r: dense, of that format.
+ *
+ *   moments       sums[0] += sum of x - shift, sums[1] += sum of (x - shift)^2
+ *   scale         y = (x - mean) a + b
+ *   scale_each    y = (x - mean) a w[i] + b[i]; w and b may be NULL
+ *   dots          sums[0] += sum of g, sums[1] += sum of g (x - mean)
+ *   dots_each     the same with g w[i] for g; w may be NULL
+ *   add_each      dw[i] += g (x - mean) rstd, db[i] += g
+ *   grad          dx = p g + (q (x - mean) + r)
+ *   grad_each     the same with g w[i] for g; w may be NULL
+ *   column_*      the same where every element has a mean and factors of its own */
+typedef struct NormKernels {
+    void (*moments)(const char *x, int64_t n, double shift, double *sums);
+    void (*scale)(const char *x, char *y, int64_t n, const NormMean *mean, double a, double b);
+    void (*scale_each)(const char *x, char *y, int64_t n, const NormMean *mean, double a, const char *w, const char *b);
+    void (*dots)(const char *g, const char *x, int64_t n, double mean, double *sums);
+    void (*dots_each)(const char *g, const char *x, int64_t n, double mean, const char *w, double *sums);
+    void (*add_each)(const char *g, const char *x, int64_t n, double mean, double rstd, double *dw, double *db);
+    void (*grad)(const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, double p, double q, double r);
+    void (*grad_each)(const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, const char *w, double p, double q,
+                      double r);
+    void (*column_moments)(const char *x, int64_t n, const double *shift, double *s, double *s2);
+    void (*column_scale)(const char *x, char *y, int64_t n, const char *hi, const char *lo, const char *a, const char *b);
+    void (*column_dots)(const char *g, const char *x, int64_t n, const double *mean, double *s, double *sx);
+    void (*column_grad)(const char *g, const char *x, char *dx, int64_t n, const char *hi, const char *lo, const char *p,
+                        const char *q, const char *r);
+} NormKernels;
+
+/* For FLOAT32 or FLOAT64, at the instruction-set level in use. */
+const NormKernels *amp_norm_kernels(int compute_dtype);
+
+Status amp_normalize(const Call *call);
+Status amp_normalize_grad(const Call *call);
+
+#endif

@@ -1,0 +1,127 @@
+/* A normalisation under way, and runs of any length and stored format cut into pieces for the kernels. Steps are dense. */
+#ifndef AMP_NORM_WALK_H
+#define AMP_NORM_WALK_H
+#include "cast.h"
+#include "norm.h"
+
+enum { NORM_CHUNK = 1024, NORM_COLUMNS = 128 };
+
+typedef struct Norm {
+    const NormPlan *plan;
+    const NormKernels *k;
+    int compute, x_dtype, g_dtype, y_dtype;
+    int64_t item, x_item, g_item, y_item; /* bytes per element: compute format, stored formats */
+    int64_t rows, blocks;
+    const char *x, *g;
+    char *y;                                /* result, or the input's gradient; NULL: not wanted */
+    char *weight, *bias;                    /* dense, compute format, or NULL */
+    double *mean, *rstd, *var;              /* per row; var may be NULL */
+    double *dw, *db;                        /* sums per block and channel, or NULL */
+    const View *running_mean, *running_var; /* or NULL */
+} Norm;
+
+#define NORM_FN static inline __attribute__((unused))
+
+NORM_FN const char *norm_load(int dtype, const char *p, int64_t n, int compute, char *buffer) {
+    if (dtype == compute) return p;
+    amp_convert(dtype, p, (int64_t)amp_itemsize(dtype), compute, buffer, (int64_t)amp_itemsize(compute), n);
+    return buffer;
+}
+/* What a kernel wrote to `from`, which is y itself if the formats agree. */
+NORM_FN void norm_store(const Norm *s, const char *from, char *y, int64_t n) {
+    if (from != y) amp_convert(s->compute, from, s->item, s->y_dtype, y, s->y_item, n);
+}
+NORM_FN NormMean norm_mean(const Norm *s, double mean) {
+    double hi = s->compute == AMP_FLOAT32 ? (double)(float)mean : mean;
+    double lo = mean - hi;
+    return (NormMean){mean, hi, lo == lo ? lo : 0.0};
+}
+NORM_FN const char *norm_at(const Norm *s, const char *parameter, int64_t i) {
+    return parameter ? parameter + i * s->item : NULL;
+}
+NORM_FN double norm_value(const Norm *s, const char *parameter, int64_t i, double otherwise) {
+    if (!parameter) return otherwise;
+    if (s->compute == AMP_FLOAT32) return (double)((const float *)(const void *)parameter)[i];
+    return ((const double *)(const void *)parameter)[i];
+}
+NORM_FN void norm_put(const Norm *s, char *to, int64_t i, double value) {
+    if (s->compute == AMP_FLOAT32) ((float *)(void *)to)[i] = (float)value;
+    else ((double *)(void *)to)[i] = value;
+}
+
+/* For each piece of m elements from `at` on. */
+#define NORM_PIECES       for (int64_t at = 0, m; at < n && (m = n - at < NORM_CHUNK ? n - at : NORM_CHUNK) > 0; at += m)
+#define NORM_BUFFER(name) _Alignas(64) char name[NORM_CHUNK * sizeof(double)]
+#define NORM_X(x)         norm_load(s->x_dtype, (x) + at * s->x_item, m, s->compute, xs)
+#define NORM_G(g)         norm_load(s->g_dtype, (g) + at * s->g_item, m, s->compute, gs)
+/* Where the kernel writes the piece of y. */
+#define NORM_TO(y) (s->y_dtype == s->compute ? (y) + at * s->y_item : out)
+
+NORM_FN void norm_moments(const Norm *s, const char *x, int64_t n, double shift, double *sums) {
+    NORM_BUFFER(xs);
+    NORM_PIECES s->k->moments(NORM_X(x), m, shift, sums);
+}
+NORM_FN void norm_scale(const Norm *s, const char *x, char *y, int64_t n, const NormMean *mean, double a, double b) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->scale(NORM_X(x), NORM_TO(y), m, mean, a, b);
+        norm_store(s, NORM_TO(y), y + at * s->y_item, m);
+    }
+}
+NORM_FN void norm_scale_each(const Norm *s, const char *x, char *y, int64_t n, const NormMean *mean, double a, const char *w,
+                             const char *b) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->scale_each(NORM_X(x), NORM_TO(y), m, mean, a, norm_at(s, w, at), norm_at(s, b, at));
+        norm_store(s, NORM_TO(y), y + at * s->y_item, m);
+    }
+}
+NORM_FN void norm_dots(const Norm *s, const char *g, const char *x, int64_t n, double mean, double *sums) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_PIECES s->k->dots(NORM_G(g), NORM_X(x), m, mean, sums);
+}
+NORM_FN void norm_dots_each(const Norm *s, const char *g, const char *x, int64_t n, double mean, double rstd, const char *w,
+                            double *sums, double *dw, double *db) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_PIECES {
+        const char *gm = NORM_G(g), *xm = NORM_X(x);
+        s->k->dots_each(gm, xm, m, mean, norm_at(s, w, at), sums);
+        if (dw || db) s->k->add_each(gm, xm, m, mean, rstd, dw ? dw + at : NULL, db ? db + at : NULL);
+    }
+}
+NORM_FN void norm_grad(const Norm *s, const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, double p, double q,
+                       double r) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->grad(NORM_G(g), NORM_X(x), NORM_TO(dx), m, mean, p, q, r);
+        norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
+    }
+}
+NORM_FN void norm_grad_each(const Norm *s, const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, const char *w,
+                            double p, double q, double r) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->grad_each(NORM_G(g), NORM_X(x), NORM_TO(dx), m, mean, norm_at(s, w, at), p, q, r);
+        norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
+    }
+}
+/* dx = factor g */
+NORM_FN void norm_factor(const Norm *s, const char *g, char *dx, int64_t n, double factor) {
+    const NormMean zero = {0, 0, 0};
+    NORM_BUFFER(gs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->scale(NORM_G(g), NORM_TO(dx), m, &zero, factor, 0.0);
+        norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
+    }
+}
+
+#endif

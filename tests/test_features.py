@@ -1,0 +1,214 @@
+"""What is switched without effect, and what says that it is not there."""
+
+import importlib
+import subprocess
+import sys
+import time
+
+import pytest
+from golden_tools import IS_PYTORCH, torch
+
+ours = pytest.mark.skipif(IS_PYTORCH, reason="what PyTorch has and ampnative does not")
+
+
+@pytest.fixture
+def repeatability():
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms(repeatability):
+    assert not torch.are_deterministic_algorithms_enabled() and torch.get_deterministic_debug_mode() == 0
+    torch.use_deterministic_algorithms(True)
+    assert torch.are_deterministic_algorithms_enabled() and torch.get_deterministic_debug_mode() == 2
+    assert not torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.is_deterministic_algorithms_warn_only_enabled() and torch.get_deterministic_debug_mode() == 1
+    torch.set_deterministic_debug_mode("default")
+    assert not torch.are_deterministic_algorithms_enabled()
+    torch.set_deterministic_debug_mode(2)
+    assert torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+        torch.set_deterministic_debug_mode("no")
+    with pytest.raises(TypeError, match="must be bool"):
+        torch.use_deterministic_algorithms(3)
+
+
+def test_harmless_switches():
+    before = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled
+    try:
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.enabled = False
+        assert torch.backends.cudnn.benchmark and torch.backends.cudnn.deterministic and not torch.backends.cudnn.enabled
+    finally:
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled = before
+    if not IS_PYTORCH:  # there it can be set once per process
+        count = torch.get_num_interop_threads()
+        torch.set_num_interop_threads(count + 1)
+        assert torch.get_num_interop_threads() == count + 1
+        torch.set_num_interop_threads(count)
+    with pytest.raises(RuntimeError, match="expects a positive integer"):
+        torch.set_num_interop_threads(0)
+    torch.set_warn_always(True)
+    assert torch.is_warn_always_enabled()
+    torch.set_warn_always(False)
+    assert torch.version.hip is None and isinstance(torch.__config__.show(), str)
+
+
+@ours
+def test_compile_gives_back_what_it_was_given():
+    def f(x):
+        return x
+
+    model = torch.nn.Linear(1, 1)
+    for given in (f, model):
+        with pytest.warns(UserWarning, match="there is no compiler here"):
+            assert torch.compile(given, mode="max-autotune", fullgraph=True) is given
+    with pytest.warns(UserWarning, match="there is no compiler here"):
+
+        @torch.compile(dynamic=False)
+        def g(x):
+            return x + 1
+
+    assert g(1) == 2
+    with pytest.warns(UserWarning, match="there is no compiler here"):
+        assert model.compile() is None
+    assert torch.compiler.is_compiling() is False and torch.compiler.disable(f) is f and torch.compiler.disable()(f) is f
+
+
+@ours
+def test_marks_of_torchscript_change_nothing():
+    def f(x):
+        return x
+
+    jit = torch.jit
+    assert jit.ignore(f) is f and jit.ignore(drop=True)(f) is f and jit.unused(f) is f and jit.export(f) is f
+    assert not jit.is_scripting() and not jit.is_tracing() and jit.annotate(int, 3) == 3
+    for name in ("script", "trace", "load", "save", "freeze"):
+        with pytest.raises(NotImplementedError, match=f"jit.{name} is not available: there is no TorchScript here; call the model"):
+            getattr(jit, name)
+
+
+FEATURES = [
+    ("onnx", "export", "save the state_dict"),
+    ("fx", "symbolic_trace", "register_forward_hook"),
+    ("sparse", "mm", "dense"),
+    ("distributed", "init_process_group", "run in one process"),
+    ("hub", "load", "nothing is downloaded"),
+    ("distributions", "Normal", "randn"),
+    ("profiler", "profile", "time.perf_counter"),
+    ("quantization", "quantize_dynamic", "autocast"),
+    ("export", "export", "save the state_dict"),
+    ("_dynamo", "config", "native already"),
+    ("utils.tensorboard", "SummaryWriter", "plot"),
+    ("utils.cpp_extension", "load", "autograd.Function"),
+    ("xpu", "synchronize", "cpu and cuda"),
+    ("jit", "script", "TorchScript"),
+]
+
+
+@ours
+@pytest.mark.parametrize("module, name, cure", FEATURES)
+def test_absent_features_say_what_to_do(module, name, cure):
+    found = importlib.import_module(f"{torch.__name__}.{module}")
+    whole = torch
+    for part in module.split("."):
+        whole = getattr(whole, part)
+    assert whole is found and not hasattr(found, name) and not hasattr(found, "__wrapped__")
+    with pytest.raises(NotImplementedError, match=rf"{module}\.{name} is not available: .*{cure}"):
+        getattr(found, name)
+    with pytest.raises(ImportError, match=rf"{module}\.{name} is not available: .*{cure}"):
+        exec(f"from {torch.__name__}.{module} import {name}")
+
+
+@ours
+def test_absent_functions():
+    for name in ("vmap", "cond", "sparse_coo_tensor"):
+        with pytest.raises(NotImplementedError, match=f"ampnative.{name} is not available"):
+            getattr(torch, name)
+        assert not hasattr(torch, name)
+
+
+def test_questions_about_what_is_not_there():
+    assert torch.distributed.is_available() in (True, False) and torch.xpu.is_available() is False and torch.mps.device_count() == 0
+    if not IS_PYTORCH:
+        assert torch.distributed.is_available() is False and torch.distributed.is_initialized() is False
+        for name in ("DataParallel", "parallel.DistributedDataParallel"):
+            kind = torch.nn
+            for part in name.split("."):
+                kind = getattr(kind, part)
+            with pytest.raises(NotImplementedError, match="there is one device and one process here. Use the model as it is"):
+                kind(torch.nn.Linear(1, 1))
+    assert torch.accelerator.is_available() == torch.cuda.is_available()
+    if not torch.cuda.is_available():
+        assert torch.accelerator.current_accelerator() is None or IS_PYTORCH
+        assert torch.accelerator.device_count() == 0
+
+
+@ours
+def test_accelerator_is_the_emulated_one():
+    with torch.cuda.emulate():
+        assert torch.accelerator.is_available() and torch.accelerator.current_accelerator().type == "cuda"
+        assert torch.accelerator.device_count() == 1 and torch.accelerator.current_device_index() == 0
+        torch.accelerator.synchronize()
+
+
+@ours
+def test_anomaly_detection_says_that_it_checks_nothing():
+    with pytest.warns(UserWarning, match="checks nothing: GradScaler names"), torch.autograd.detect_anomaly():
+        pass
+    with pytest.warns(UserWarning, match="checks nothing"):
+        torch.autograd.set_detect_anomaly(True)
+    torch.autograd.set_detect_anomaly(False)
+
+
+def test_paths_of_modules():
+    modules = importlib.import_module(torch.__name__ + ".nn.modules")
+    assert modules.Linear is torch.nn.Linear and modules.Module is torch.nn.Module
+    assert importlib.import_module(torch.__name__ + ".nn.modules.linear").Linear is torch.nn.Linear
+    utils = importlib.import_module(torch.__name__ + ".nn.modules.utils")
+    assert utils._pair(3) == (3, 3) and utils._triple((1, 2, 3)) == (1, 2, 3)
+
+
+# ---- multiprocessing ----
+
+mp = importlib.import_module(torch.__name__ + ".multiprocessing")
+
+
+def put(index, queue, base):
+    queue.put((index, torch.tensor([base + index]).tolist()))
+
+
+def fails(index):
+    if index == 1:
+        raise ValueError("number one")
+    time.sleep(60)
+
+
+def test_multiprocessing_is_pythons():
+    context = mp.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=put, args=(0, queue, 5))
+    process.start()
+    assert queue.get(timeout=20) == (0, [5])
+    process.join()
+    assert process.exitcode == 0 and mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
+
+
+def test_start_processes():
+    queue = mp.get_context("fork").Queue()
+    assert mp.start_processes(put, args=(queue, 5), nprocs=2, start_method="fork") in (None, True)
+    assert sorted(queue.get(timeout=20) for _ in range(2)) == [(0, [5]), (1, [6])]
+    start = time.monotonic()
+    with pytest.raises(mp.ProcessRaisedException, match="(?s)Process 1 terminated with the following error.*ValueError: number one"):
+        mp.start_processes(fails, nprocs=2, start_method="fork")
+    assert time.monotonic() - start < 40
+
+
+@ours
+def test_importing_is_quick():
+    """The rare parts come when they are asked for."""
+    code = "import sys, ampnative; print([m for m in ('multiprocessing', 'numpy.random', 'ampnative.multiprocessing') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
