@@ -19,8 +19,10 @@ from . import (
     cuda,
     debug,
     distributed,
+    fft,
     func,
     jit,
+    linalg,
     mps,
     nn,
     optim,
@@ -76,6 +78,22 @@ from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution
 from ._functions import *
+from ._functions_products import (
+    _addmm_activation,
+    _lu_with_info,
+    chain_matmul,
+    cholesky,
+    det,
+    einsum,
+    inner,
+    lu,
+    matrix_exp,
+    matrix_power,
+    pairwise_distance,
+    qr,
+    slogdet,
+    tensordot,
+)
 from ._functions_random import (
     alpha_dropout,
     alpha_dropout_,
@@ -87,6 +105,16 @@ from ._functions_random import (
     feature_dropout_,
     multinomial,
     normal,
+)
+from ._functions_spectral import (
+    angle,
+    bartlett_window,
+    blackman_window,
+    conj,
+    hamming_window,
+    hann_window,
+    imag,
+    real,
 )
 from ._switches import (
     are_deterministic_algorithms_enabled,
@@ -114,10 +142,8 @@ _features.register(__name__)
 
 
 def __getattr__(name: str):
-    from ._absent import NAMESPACES, absent_op, namespace
+    from ._absent import absent_op
 
-    if name in NAMESPACES:
-        return namespace(name)
     if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
         return importlib.import_module(f"{__name__}.{name}")
     raise absent_op(name) or _features.absent_function(name) or AttributeError(

@@ -12,8 +12,10 @@ from . import cpu as cpu
 from . import cuda as cuda
 from . import debug as debug
 from . import distributed as distributed
+from . import fft as fft
 from . import func as func
 from . import jit as jit
+from . import linalg as linalg
 from . import mps as mps
 from . import nn as nn
 from . import optim as optim
@@ -66,6 +68,20 @@ from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution as _convolution
 from ._functions import *
+from ._functions_products import _addmm_activation as _addmm_activation
+from ._functions_products import _lu_with_info as _lu_with_info
+from ._functions_products import chain_matmul as chain_matmul
+from ._functions_products import cholesky as cholesky
+from ._functions_products import det as det
+from ._functions_products import einsum as einsum
+from ._functions_products import inner as inner
+from ._functions_products import lu as lu
+from ._functions_products import matrix_exp as matrix_exp
+from ._functions_products import matrix_power as matrix_power
+from ._functions_products import pairwise_distance as pairwise_distance
+from ._functions_products import qr as qr
+from ._functions_products import slogdet as slogdet
+from ._functions_products import tensordot as tensordot
 from ._functions_random import alpha_dropout as alpha_dropout
 from ._functions_random import alpha_dropout_ as alpha_dropout_
 from ._functions_random import dropout_ as dropout_
@@ -76,6 +92,14 @@ from ._functions_random import feature_dropout as feature_dropout
 from ._functions_random import feature_dropout_ as feature_dropout_
 from ._functions_random import multinomial as multinomial
 from ._functions_random import normal as normal
+from ._functions_spectral import angle as angle
+from ._functions_spectral import bartlett_window as bartlett_window
+from ._functions_spectral import blackman_window as blackman_window
+from ._functions_spectral import conj as conj
+from ._functions_spectral import hamming_window as hamming_window
+from ._functions_spectral import hann_window as hann_window
+from ._functions_spectral import imag as imag
+from ._functions_spectral import real as real
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._switches import get_num_interop_threads as get_num_interop_threads

@@ -6,9 +6,7 @@ from typing import Any
 
 from . import _C
 
-__all__ = ["NAMESPACES", "AbsentOpError", "absent_op", "namespace"]
-
-NAMESPACES = ("fft", "linalg")
+__all__ = ["AbsentOpError", "absent_op"]
 
 
 class AbsentOpError(NotImplementedError, AttributeError):
@@ -44,22 +42,3 @@ def absent_op(name: str, shown: str | None = None) -> AbsentOpError | None:
         f"ampnative does not have {shown or name}{missing}"
         f"Its autocast policy is {entry['cuda']!r} on cuda and {entry['cpu']!r} on cpu"
     )
-
-
-class _Namespace:
-    """Stands for torch.linalg or torch.fft, of which nothing is there."""
-
-    def __init__(self, name: str) -> None:
-        self.__name__ = f"ampnative.{name}"
-
-    def __getattr__(self, name: str) -> Any:
-        path = self.__name__.partition(".")[2]
-        raise absent_op(f"{path}_{name}", f"{path}.{name}") or AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
-
-    def __repr__(self) -> str:
-        return f"<namespace '{self.__name__}' of ops that ampnative does not have yet>"
-
-
-def namespace(name: str) -> Any:
-    """What ``ampnative.linalg`` or ``ampnative.fft`` gives."""
-    return _Namespace(name)

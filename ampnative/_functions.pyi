@@ -35,17 +35,16 @@ __all__ = [
     "concat", "concatenate", "cumulative_trapezoid", "deg2rad", "diag", "diag_embed", "diagflat", "diff", "divide",
     "dsplit", "dstack", "equal", "fix", "fliplr", "flipud", "float_power", "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype", "get_autocast_ipu_dtype", "get_autocast_xla_dtype", "greater", "greater_equal", "histc",
-    "hsplit", "hstack", "imag", "index_put", "index_put_", "index_reduce", "is_autocast_cpu_enabled",
-    "is_autocast_ipu_enabled", "is_autocast_xla_enabled", "is_complex", "is_floating_point", "is_storage", "is_tensor",
-    "isclose", "isin", "isneginf", "isposinf", "isreal", "kron", "ldexp", "less", "less_equal", "logspace",
-    "masked_scatter", "masked_select", "meshgrid", "moveaxis", "movedim", "msort", "multiply", "mvlgamma", "nanmean",
-    "narrow_copy", "negative", "not_equal", "numel", "polygamma", "positive", "put", "rad2deg", "ravel", "real",
-    "repeat_interleave", "roll", "rot90", "row_stack", "select_scatter", "set_autocast_cpu_dtype",
-    "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled",
-    "set_autocast_xla_dtype", "set_autocast_xla_enabled", "sgn", "slice_scatter", "split", "split_with_sizes",
-    "std_mean", "subtract", "swapaxes", "swapdims", "take", "take_along_dim", "tensor_split", "tile", "trapezoid",
-    "trapz", "tril_indices", "triu_indices", "true_divide", "unbind", "unflatten", "unique", "unique_consecutive",
-    "vander", "var_mean", "view_as_real", "vsplit", "vstack",
+    "hsplit", "hstack", "index_put", "index_put_", "index_reduce", "is_autocast_cpu_enabled", "is_autocast_ipu_enabled",
+    "is_autocast_xla_enabled", "is_complex", "is_floating_point", "is_storage", "is_tensor", "isclose", "isin",
+    "isneginf", "isposinf", "isreal", "kron", "ldexp", "less", "less_equal", "logspace", "masked_scatter",
+    "masked_select", "meshgrid", "moveaxis", "movedim", "msort", "multiply", "mvlgamma", "nanmean", "narrow_copy",
+    "negative", "not_equal", "numel", "polygamma", "positive", "put", "rad2deg", "ravel", "repeat_interleave", "roll",
+    "rot90", "row_stack", "select_scatter", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+    "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled", "set_autocast_xla_dtype",
+    "set_autocast_xla_enabled", "sgn", "slice_scatter", "split", "split_with_sizes", "std_mean", "subtract", "swapaxes",
+    "swapdims", "take", "take_along_dim", "tensor_split", "tile", "trapezoid", "trapz", "tril_indices", "triu_indices",
+    "true_divide", "unbind", "unflatten", "unique", "unique_consecutive", "vander", "var_mean", "vsplit", "vstack",
 ]
 
 def is_tensor(obj: Any) -> bool: ...
@@ -127,9 +126,6 @@ def cartesian_prod(*tensors: Any) -> Tensor: ...
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor: ...
 def kron(input: Tensor, other: Tensor) -> Tensor: ...
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor: ...
-def view_as_real(input: Tensor) -> Tensor: ...
-def real(input: Tensor) -> Tensor: ...
-def imag(input: Tensor) -> Tensor: ...
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False

@@ -575,31 +575,6 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return out if increasing else out.flip(-1)
 
 
-# ---- parts of complex numbers ----
-
-
-@_names.function
-def view_as_real(input: Tensor) -> Tensor:
-    """Real and imaginary parts as a last dimension of size 2: a view."""
-    if not input.is_complex():
-        raise RuntimeError("view_as_real is only supported for complex tensors")
-    return input.unsqueeze(-1).view(input.dtype.to_real())
-
-
-@_names.function
-def real(input: Tensor) -> Tensor:
-    """The real part: a view; a real tensor is its own."""
-    return view_as_real(input).select(-1, 0) if input.is_complex() else input
-
-
-@_names.function
-def imag(input: Tensor) -> Tensor:
-    """The imaginary part: a view. Real tensors have none (RuntimeError)."""
-    if not input.is_complex():
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return view_as_real(input).select(-1, 1)
-
-
 @_names.function
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,

@@ -1,3 +1,19 @@
-"""The named pairs that ops return: ``max(x, dim)`` gives a :class:`max` with ``values`` and ``indices``."""
+"""The named tuples that ops return: ``max(x, dim)`` gives a :class:`max` with ``values`` and ``indices``."""
 
 from ._C.return_types import *  # noqa: F403  one name per row that returns a pair
+from ._ops._matrix import (  # noqa: F401  those of decompositions
+    geqrf,
+    linalg_cholesky_ex,
+    linalg_eig,
+    linalg_eigh,
+    linalg_inv_ex,
+    linalg_lstsq,
+    linalg_lu,
+    linalg_lu_factor,
+    linalg_lu_factor_ex,
+    linalg_qr,
+    linalg_slogdet,
+    linalg_svd,
+    svd,
+    triangular_solve,
+)

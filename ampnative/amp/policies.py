@@ -53,8 +53,10 @@ def _rows(name: str) -> list[dict[str, Any]]:
 def _exists(name: str) -> bool:
     import ampnative
 
-    found = (vars(owner).get(name) for owner in (ampnative, ampnative.nn.functional, _C.Tensor))
-    return any(callable(f) and not isinstance(f, type) for f in found)
+    space, _, rest = name.partition("_")
+    if space in ("linalg", "fft") and callable(vars(getattr(ampnative, space)).get(rest)):
+        return True
+    return any(callable(vars(owner).get(name)) for owner in (ampnative, ampnative.nn.functional, _C.Tensor))
 
 
 def _unknown(name: str) -> ValueError:

@@ -36,6 +36,10 @@ typedef enum DTypeRule {
     RULE_BOOL,
     RULE_SUM,
     RULE_INDEX,
+    RULE_WIDE,
+    RULE_WIDE_REAL,
+    RULE_WIDE_COMPLEX,
+    RULE_COMPLEX,
     RULE_OWN
 } DTypeRule;
 

@@ -44,6 +44,9 @@ PolicyResult amp_policy_target(Policy policy, int autocast_dtype, int n, const i
     return r;
 }
 
+/* What LAPACK and the Fourier transforms compute in. */
+static bool is_wide(int dtype) { return !amp_is_integral(dtype) && amp_itemsize(amp_real_of(dtype)) >= 4; }
+
 int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int set_dtype, int default_dtype) {
     if (n == 0) return rule == RULE_BOOL ? AMP_BOOL : rule == RULE_INDEX ? AMP_INT64 : set_dtype;
     int first = dtypes[0], common = first;
@@ -60,6 +63,10 @@ int amp_rule_result(DTypeRule rule, int device, int n, const int8_t *dtypes, int
     case RULE_SECOND: return dtypes[n > 1];
     case RULE_PAIR: return n > 1 && dtypes[1] != first ? -1 : first;
     case RULE_PROMOTE: return common;
+    case RULE_WIDE: return equal && is_wide(first) ? first : -1;
+    case RULE_WIDE_REAL: return equal && is_wide(first) ? amp_real_of(first) : -1;
+    case RULE_WIDE_COMPLEX: return equal && is_wide(first) ? amp_complex_of(amp_real_of(first)) : -1;
+    case RULE_COMPLEX: return equal && (is_wide(first) || first == AMP_FLOAT16) ? amp_complex_of(first) : -1;
     case RULE_BITS: return amp_is_integral(common) ? common : -1;
     default: break;
     }

@@ -535,8 +535,7 @@ static int norm_order(const Arg *p, Number *order) {
         if (PyUnicode_CompareWithASCIIString(p->o, "fro") == 0) {
             return 0;
         }
-        PyErr_Format(PyUnicode_CompareWithASCIIString(p->o, "nuc") == 0 ? PyExc_NotImplementedError : PyExc_RuntimeError,
-                     "norm: Order %U not supported: give 'fro', a number or inf", p->o);
+        PyErr_Format(PyExc_RuntimeError, "norm: Order %U not supported: give 'fro', 'nuc', a number or inf", p->o);
         return -1;
     }
     if (number_from_object(p->o, order) < 0) {
@@ -548,6 +547,11 @@ static int norm_order(const Arg *p, Number *order) {
 int run_NORM(OpCall *c) {
     Number order;
     Tensor *x = c->arg[0].t;
+    PyObject *p = c->arg[1].kind == ARG_ANY ? c->arg[1].o : NULL;
+    if (p && PyUnicode_Check(p) && PyUnicode_CompareWithASCIIString(p, "nuc") == 0) {
+        Arg arg[MAX_ARGS] = {c->arg[0], {.kind = ARG_STR, .s = "nuc"}, c->arg[2], c->arg[3], c->arg[4]};
+        return result_set(c, run_op_tensor(OP_matrix_norm_str, arg));
+    }
     if (norm_order(&c->arg[1], &order) < 0) {
         return -1;
     }

@@ -56,9 +56,33 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
     return 0;
 }
 
+/* |z| = hypot of the parts, which stand side by side: (..., n) complex is (..., n, 2) real. */
+static int complex_abs(OpCall *c, Tensor *z) {
+    Arg view[MAX_ARGS] = {arg_tensor(call_unsqueeze(z, z->v.ndim)), {.kind = ARG_DTYPE, .i = amp_real_of(z->v.dtype)}};
+    Tensor *pairs = view[0].t ? run_op_tensor(OP_view_dtype, view) : NULL, *part[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && pairs; i++) {
+        Arg at[MAX_ARGS] = {arg_tensor(pairs), arg_int(-1), arg_int(i)};
+        part[i] = run_op_tensor(OP_select, at);
+    }
+    int failed = result_set(c, part[0] && part[1] ? call_binary(OP_hypot, part[0], part[1]) : NULL);
+    Py_XDECREF(part[0]);
+    Py_XDECREF(part[1]);
+    Py_XDECREF(pairs);
+    Py_XDECREF(view[0].t);
+    return failed;
+}
+
 int run_UNARY(OpCall *c) {
     Tensor *in = c->arg[0].t;
     int compute, dtype;
+    if (c->row->op == OP_abs && amp_is_complex(in->v.dtype)) {
+        if (c->inplace) {
+            PyErr_SetString(PyExc_RuntimeError,
+                            "In-place abs is not supported for complex tensors: the result is real. Use abs()");
+            return -1;
+        }
+        return complex_abs(c, in);
+    }
     if (unary_dtypes(c, in, &compute, &dtype) < 0) {
         return -1;
     }

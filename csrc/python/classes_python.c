@@ -117,7 +117,16 @@ static int run_closed(OpCall *c, const char *module) {
 
 #define FAMILY(CLASS, module) \
     int run_##CLASS(OpCall *c) { return run_closed(c, "ampnative._ops." module); }
+#define FAMILY_OPEN(CLASS, module) \
+    int run_##CLASS(OpCall *c) { return run_body(c, "ampnative._ops." module); }
 FAMILY(PY_REDUCE, "reduce")
+FAMILY(PY_LOSS, "loss")
+FAMILY(PY_PRODUCT, "product")
+FAMILY_OPEN(PY_PRODUCT_OPEN, "product")
+FAMILY(PY_DISTANCE, "distance")
+FAMILY(PY_LINALG, "linalg")
+FAMILY_OPEN(PY_LINALG_OPEN, "linalg")
+FAMILY(PY_FFT, "fft")
 FAMILY(PY_INDEX, "index")
 FAMILY(PY_RESAMPLE, "resample")
 FAMILY(PY_NORM, "norm")

@@ -217,8 +217,9 @@ static int add_functions(PyObject *module, const char *name, int variant, int al
 
 static PyObject *op_rows(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)) {
     static const char *const policies[] = {"none", "lower", "fp32", "set_opt", "append", "promote", "banned"};
-    static const char *const rules[] = {"same", "inexact", "real",     "equal", "pair", "second", "promote",
-                                        "bits", "float",   "cpu_same", "bool",  "sum",  "index",  "own"};
+    static const char *const rules[] = {"same",    "inexact", "real",      "equal",        "pair",    "second",
+                                        "promote", "bits",    "float",     "cpu_same",     "bool",    "sum",
+                                        "index",   "wide",    "wide_real", "wide_complex", "complex", "own"};
     PyObject *list = PyList_New(0);
     for (int i = 0; list && i < OP_COUNT; i++) {
         const OpRow *r = &amp_rows[i];

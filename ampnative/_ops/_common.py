@@ -1,0 +1,59 @@
+"""What bodies of several families share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from .. import _C
+from .._C import Tensor, dtype, promote_types, result_type
+
+_WIDE = {_C.float16: _C.float32, _C.bfloat16: _C.float32}
+
+
+def promoted(*tensors: Tensor) -> dtype:
+    """The dtype that an element-wise op on these tensors gives: 0-dim ones count only by their category."""
+    first = tensors[0].dtype
+    if all(t.dtype == first for t in tensors):
+        return first
+    shaped = [t.dtype for t in tensors if t.dim()]
+    scalars = [t.dtype for t in tensors if not t.dim()]
+    if not shaped or not scalars:
+        return functools.reduce(promote_types, shaped or scalars)
+    high, low = functools.reduce(promote_types, shaped), functools.reduce(promote_types, scalars)
+    return result_type(_C.functions.empty((0,), dtype=high), _C.functions.empty((), dtype=low))
+
+
+def floating(*tensors: Tensor) -> dtype:
+    """As :func:`promoted`; integers become the default dtype."""
+    found = promoted(*tensors)
+    return found if found.is_floating_point or found.is_complex else _C.get_default_dtype()
+
+
+def wide(found: dtype) -> dtype:
+    """Where results of that dtype are computed: 16-bit ones in float32, so that they are rounded once."""
+    return _WIDE.get(found, found)
+
+
+def cast(found: dtype, *tensors: Tensor) -> list[Tensor]:
+    return [t if t.dtype == found else t.to(found) for t in tensors]
+
+
+def rounded(result: Tensor, found: dtype) -> Tensor:
+    return result if result.dtype == found else result.to(found)
+
+
+def reduced(loss: Tensor, reduction: str, found: dtype) -> Tensor:
+    """The loss of elements or samples, reduced as asked and rounded to the result's dtype."""
+    if reduction == "mean":
+        loss = loss.mean()
+    elif reduction == "sum":
+        loss = loss.sum()
+    elif reduction != "none":
+        raise ValueError(f"{reduction} is not a valid value for reduction: it is 'mean', 'sum' or 'none'")
+    return rounded(loss, found)
+
+
+def shapes(tensors: Iterable[Any]) -> str:
+    return ", ".join(str(list(t.shape)) for t in tensors)
