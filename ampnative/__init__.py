@@ -98,6 +98,7 @@ from ._switches import (
     set_warn_always,
     use_deterministic_algorithms,
 )
+from ._functions_recurrent import *
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

@@ -141,6 +141,16 @@ from .upsampling import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from . import functional, init, utils
+from .activation import ELU, GELU, LeakyReLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
+from .container import ModuleDict, ModuleList, ParameterList, Sequential
+from .dropout import Dropout
+from .flatten import Flatten
+from .linear import Identity, Linear
+from .loss import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
+from .module import Module
+from .parameter import Parameter
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 
 __all__ = [
     "CELU",
@@ -158,6 +168,9 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "GRU",
+    "LSTM",
+    "RNN",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
@@ -187,6 +200,7 @@ __all__ = [
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "GRUCell",
     "HuberLoss",
     "Identity",
     "InstanceNorm1d",
@@ -197,6 +211,7 @@ __all__ = [
     "LPPool2d",
     "LPPool3d",
     "LayerNorm",
+    "LSTMCell",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -222,6 +237,9 @@ __all__ = [
     "PixelUnshuffle",
     "RMSNorm",
     "RReLU",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "ReLU",
     "ReLU6",
     "ReflectionPad1d",

@@ -123,3 +123,8 @@ FAMILY(PY_RESAMPLE, "resample")
 FAMILY(PY_NORM, "norm")
 FAMILY(PY_ACTIVATION, "activation")
 FAMILY(PY_EMBEDDING, "embedding")
+FAMILY(PY_RECURRENT, "recurrent")
+
+#define OPEN_FAMILY(CLASS, module) \
+    int run_##CLASS(OpCall *c) { return run_body(c, "ampnative._ops." module); }
+OPEN_FAMILY(PY_RECURRENT_OPEN, "recurrent")
