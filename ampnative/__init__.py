@@ -99,6 +99,7 @@ from ._switches import (
     use_deterministic_algorithms,
 )
 from ._functions_recurrent import *
+from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

@@ -85,6 +85,10 @@ from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._switches import set_warn_always as set_warn_always
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from ._functions_recurrent import *
+from ._functions_recurrent import gru as gru
+from ._functions_recurrent import lstm as lstm
+from ._functions_recurrent import rnn_relu as rnn_relu
+from ._functions_recurrent import rnn_tanh as rnn_tanh
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast
