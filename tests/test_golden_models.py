@@ -12,7 +12,7 @@ from ampnative.serialization import load_safetensors
 FP32, BF16 = 2e-6, 3 * 2.0**-8  # of the largest output; bf16: each of a few roundings is half of 2^-8
 
 
-def close(got, want, bound, dtype=None):
+def close(got, want, bound):
     got, want = (t.detach().float().numpy().astype(np.float64) for t in (got, want))
     assert got.shape == want.shape
     assert np.abs(got - want).max() <= bound * max(1.0, np.abs(want).max())
@@ -67,15 +67,13 @@ def test_transformer_layer_and_lstm():
 
 @pytest.mark.parametrize("name", ["cnn", "sequence"])
 def test_the_emulated_device_gives_them_too(name):
-    """fp16 autocast on CUDA against PyTorch's fp32 outputs; TF32 products off."""
+    """fp16 autocast on CUDA against PyTorch's fp32 outputs."""
     with torch.cuda.emulate():
         model, want = loaded(record.make_cnn if name == "cnn" else record.make_sequence, name)
         model = model.cuda().eval()
         with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
-            if name == "cnn":
-                out = model(want["x"].cuda())
-            else:
-                out = record.run_sequence(model, want["x"].cuda(), want["padding"].cuda())[0]
+            x = want["x"].cuda()
+            out = model(x) if name == "cnn" else record.run_sequence(model, x, want["padding"].cuda())[0]
         assert out.is_cuda and out.dtype == (torch.float16 if name == "cnn" else torch.float32)
         close(out.cpu(), want["eval"], 8 * 2.0**-11)
 

@@ -101,7 +101,7 @@ def first_gradients(run, inputs):
     outs = run(*inputs)
     torch.manual_seed(9)
     loss = sum((o * torch.randn(o.shape, dtype=o.dtype)).sum() for o in outs)
-    return [o.detach() for o in outs], torch.autograd.grad(loss, inputs, allow_unused=True)
+    return [*(o.detach() for o in outs), *torch.autograd.grad(loss, inputs, allow_unused=True)]
 
 
 @settings(max_examples=50, deadline=None)
@@ -113,7 +113,8 @@ def test_a_layer_and_its_gradients_equal_the_ops(kind, sizes, reverse, biases, p
     torch.manual_seed(seed)
     sizes = tuple(sorted(sizes, reverse=True))
     gates, hidden, width = (4, 3, 1, 1)[kind], 5, 2 if projection and kind == 0 else 5
-    shapes = [(sum(sizes), 3), (sizes[0], width), *([(sizes[0], hidden)] if kind == 0 else []), (gates * hidden, 3), (gates * hidden, width)]
+    shapes = [(sum(sizes), 3), (sizes[0], width), *([(sizes[0], hidden)] if kind == 0 else [])]
+    shapes += [(gates * hidden, 3), (gates * hidden, width)]
     shapes += [(gates * hidden,)] * 2 * biases + [(width, hidden)] * (width != hidden)
     tensors = [torch.randn(s, dtype=torch.float64) for s in shapes]
     spec = _recurrent.Spec(kind, sizes, reverse)
@@ -127,7 +128,7 @@ def test_a_layer_and_its_gradients_equal_the_ops(kind, sizes, reverse, biases, p
     def by_layer(*t):
         return torch._C.nn.mkldnn_rnn_layer(list(t), _recurrent.Operands(spec, biases, width != hidden))
 
-    for got, want in zip(*(sum(map(list, first_gradients(run, tensors)), []) for run in (by_layer, by_ops)), strict=True):
+    for got, want in zip(first_gradients(by_layer, tensors), first_gradients(by_ops, tensors), strict=True):
         assert (got is None) == (want is None)
         if got is not None:
             close(got, want.numpy(), 1e-12 * (1 + np.abs(want.numpy()).max(initial=0.0)))
@@ -160,7 +161,8 @@ def test_packing_and_back(lengths, batch_first, features):
     padded = seq.pad_sequence(sequences, batch_first=batch_first, padding_value=7.0)
     assert tuple(padded.shape) == ((len(lengths), max(lengths)) if batch_first else (max(lengths), len(lengths))) + features
     packed = seq.pack_padded_sequence(padded, torch.tensor(lengths), batch_first=batch_first, enforce_sorted=False)
-    assert packed.data.shape[0] == sum(lengths) and packed.batch_sizes.tolist() == [sum(n > t for n in lengths) for t in range(max(lengths))]
+    assert packed.data.shape[0] == sum(lengths)
+    assert packed.batch_sizes.tolist() == [sum(n > t for n in lengths) for t in range(max(lengths))]
     again, found = seq.pad_packed_sequence(packed, batch_first=batch_first, padding_value=7.0)
     assert torch.equal(again, padded) and found.tolist() == lengths
     for back in (seq.unpack_sequence(packed), seq.unpad_sequence(padded, torch.tensor(lengths), batch_first)):
@@ -361,8 +363,8 @@ def test_c_functions_refuse_what_would_leave_memory():
     c, f = torch._C, torch.zeros
     good = [2, f(4, 5), f(5, 5), None, None, f(2, 5), None, (2, 2), False, "ieee", f(4, 5), None, None, None, None]
     assert c._recurrent_layer(*good) is None
-    for at, bad in ((0, 9), (1, f(3, 5)), (2, f(5, 4)), (3, f(4)), (5, f(1, 5)), (7, (2, 3)), (7, (-1,)), (7, "x"), (10, f(3, 5)), (11, f(4, 4)),
-                    (12, f(4, 5)), (14, f(4, 5)), (1, f(4, 5).long()), (10, 3)):  # fmt: skip
+    for at, bad in ((0, 9), (1, f(3, 5)), (2, f(5, 4)), (3, f(4)), (5, f(1, 5)), (7, (2, 3)), (7, (-1,)), (7, "x"), (10, f(3, 5)),
+                    (11, f(4, 4)), (12, f(4, 5)), (14, f(4, 5)), (1, f(4, 5).long()), (10, 3)):  # fmt: skip
         with pytest.raises((RuntimeError, ValueError, TypeError)):
             c._recurrent_layer(*[bad if i == at else x for i, x in enumerate(good)])
     good = [2, f(5, 5), None, (2, 2), True, "ieee", f(4, 5), f(2, 5), None, f(4, 5), None, f(4, 5), None, None]
