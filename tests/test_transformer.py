@@ -46,7 +46,8 @@ def numpy_attention(m, q, k, v, mask):
 @settings(max_examples=60, deadline=None)
 @given(
     length=st.integers(1, 4), keys=st.integers(1, 5), batch=st.integers(1, 3), heads=st.sampled_from([1, 2, 4]),
-    width=st.sampled_from([1, 3]), kdim=st.sampled_from([None, 5]), bias=st.booleans(), bias_kv=st.booleans(), zero=st.booleans(), batch_first=st.booleans(),
+    width=st.sampled_from([1, 3]),
+    kdim=st.sampled_from([None, 5]), bias=st.booleans(), bias_kv=st.booleans(), zero=st.booleans(), batch_first=st.booleans(),
     weights=st.sampled_from([None, "mean", "heads"]), mask=st.sampled_from([None, "bool", "float", "3d"]),
     padding=st.sampled_from([None, "bool", "float"]), same=st.booleans(), dtype=st.sampled_from(list(EPS)), seed=st.integers(0, 99),
 )  # fmt: skip
