@@ -92,7 +92,7 @@ def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], par
     return [x, *(_C.functions.stack(ends) for ends in last)]
 
 
-def _call(kind: int, args: tuple, kwargs: dict[str, Any]) -> tuple[Tensor, ...]:
+def _call(kind: int, args: tuple, kwargs: dict[str, Any]) -> Any:
     name = r.NAMES[kind]
     second = args[1] if len(args) > 1 else None
     packed = "batch_sizes" in kwargs or "data" in kwargs

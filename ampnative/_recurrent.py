@@ -50,7 +50,7 @@ def check_dtypes(weight: Tensor, *operands: Tensor) -> None:
 # ---- out of ops: second derivatives, and what tests compare with ----
 
 
-def step_of_ops(kind: int, x: Tensor, h: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def step_of_ops(kind: int, x: Tensor, h: Tensor, state: Any) -> tuple[Tensor, Any]:
     """The step after its products: gates of the input and of the hidden state; state: cell (LSTM), hidden state (GRU)."""
     if kind == LSTM:
         i, f, g, o = (x + h).chunk(4, 1)
@@ -64,11 +64,13 @@ def step_of_ops(kind: int, x: Tensor, h: Tensor, state: Tensor | None) -> tuple[
     return (total.tanh() if kind == TANH else total.relu()), None
 
 
-def layer_of_ops(spec: Spec, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr) -> tuple[Tensor, ...]:
+def layer_of_ops(
+    spec: Spec, x: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, w_hr: Any
+) -> tuple[Tensor, ...]:
     """What :class:`Layer` computes, out of ops."""
     kind, sizes = spec.kind, spec.batch_sizes
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
-    gates, outs = _linear(x, w_ih, b_ih), [None] * len(sizes)
+    gates, outs = _linear(x, w_ih, b_ih), [h] * len(sizes)
     for t in reversed(range(len(sizes))) if spec.reverse else range(len(sizes)):
         n = sizes[t]
         old = c if kind == LSTM else h
@@ -138,7 +140,9 @@ class Cell(Function):
         return None, gates, gates, None
 
 
-def cell(kind: int, input: Tensor, h: Tensor, c: Tensor | None, w_ih, w_hh, b_ih, b_hh) -> tuple[Tensor, Tensor | None]:
+def cell(
+    kind: int, input: Tensor, h: Tensor, c: Tensor | None, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
+) -> tuple[Tensor, Any]:
     """One step of a cell, (rows, features). Autocast acts on the two products, if it acts at all."""
     how = precision(input)
     x, g = _linear(input, w_ih, b_ih, precision=how), _linear(h, w_hh, b_hh, precision=how)
@@ -165,17 +169,20 @@ class Layer(Function):
         dtype = _C.promote_types(gates.dtype, old.dtype)
         rows, hidden = len(x), gates.size(1) // (4, 3, 1, 1)[kind]
         state_h = h.to(dtype, copy=True).contiguous()
-        state_c = c.to(_wide(_C.promote_types(gates.dtype, c.dtype)), copy=True).contiguous() if kind == LSTM else None
+        state_c: Any = c.to(_wide(_C.promote_types(gates.dtype, c.dtype)), copy=True).contiguous() if kind == LSTM else None
         out = x.new_empty((rows, h.size(1)), dtype=dtype)
-        old_h = old_c = work = full = None
+        old_h: Any = None
+        old_c: Any = None
+        work: Any = None
+        full: Any = None
         if any(ctx.needs_input_grad):
             old_h = _f.empty_like(out)
             old_c = gates.new_empty((rows, hidden), dtype=state_c.dtype) if kind == LSTM else None
             work = gates.new_empty((rows, 4 * hidden)) if kind in (LSTM, GRU) else out
             full = gates.new_empty((rows, hidden)) if w_hr is not None else None
-        weights = [None if w is None else w.contiguous() for w in (w_hh, b_hh, w_hr)]
-        _C._recurrent_layer(kind, gates, *weights, state_h, state_c, spec.batch_sizes, spec.reverse, how, out, old_h, old_c,
-                            work if kind in (LSTM, GRU) else None, full)  # fmt: skip
+        bias, projection = (None if w is None else w.contiguous() for w in (b_hh, w_hr))
+        _C._recurrent_layer(kind, gates, w_hh.contiguous(), bias, projection, state_h, state_c, spec.batch_sizes, spec.reverse, how,
+                            out, old_h, old_c, None if work is out else work, full)  # fmt: skip
         ctx.spec, ctx.how, ctx.kept = spec, how, (old_h, old_c, None if work is out else work, full)
         ctx.save_for_backward(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out if work is out else None)
         ctx.set_materialize_grads(False)
@@ -198,7 +205,7 @@ def _start(grad: Tensor | None, like: Tensor, dtype: Any) -> Tensor:
     return _f.zeros_like(like, dtype=dtype).contiguous() if grad is None else grad.to(dtype, copy=True).contiguous()
 
 
-def _layer_gradients(ctx: Any, inputs: list, out: Tensor | None, grad_out, grad_h, grad_c) -> tuple:
+def _layer_gradients(ctx: Any, inputs: list, out: Any, grad_out: Any, grad_h: Any, grad_c: Any) -> tuple:
     x, h, c, w_ih, w_hh, _, _, w_hr = inputs
     old_h, old_c, work, full = ctx.kept
     kind, sizes, reverse = ctx.spec
@@ -215,7 +222,7 @@ def _layer_gradients(ctx: Any, inputs: list, out: Tensor | None, grad_out, grad_
                              projected)  # fmt: skip
     hidden = gates if hidden is None else hidden
 
-    def weight_grad(wanted: bool, g: Tensor, operand: Tensor) -> Tensor | None:
+    def weight_grad(wanted: bool, g: Any, operand: Any) -> Tensor | None:
         return _f.mm(g.t(), operand, precision=ctx.how) if wanted else None
 
     g_bias = gates.sum(0) if need[5] or (need[6] and hidden is gates) else None

@@ -8,7 +8,7 @@ from .. import _recurrent as r
 from .._C import Tensor
 
 
-def lstm_cell(input: Tensor, hx: list[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple[Tensor, ...]:
+def lstm_cell(input: Tensor, hx: list[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple[Any, ...]:
     if len(hx) != 2:
         raise RuntimeError(f"lstm_cell expects two hidden states, (h, c), but got {len(hx)}")
     return r.cell(r.LSTM, input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)

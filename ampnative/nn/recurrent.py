@@ -163,7 +163,8 @@ def _permuted(state: Tensor, order: Tensor | None) -> Tensor:
 
 
 def _check_sizes(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
-    if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
+    is_number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
+    if not is_number or not 0 <= dropout <= 1:
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
     if dropout > 0 and num_layers == 1:
         warnings.warn(
@@ -222,8 +223,8 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def forward(self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
-        out, last = self._run(input, None if hx is None else list(hx))
-        return out, tuple(last)
+        out, (h, c) = self._run(input, None if hx is None else list(hx))
+        return out, (h, c)
 
 
 class GRU(RNNBase):
@@ -243,6 +244,11 @@ class GRU(RNNBase):
 
 class RNNCellBase(Module):
     """What the single cells share: weight_ih, weight_hh, bias_ih, bias_hh."""
+
+    weight_ih: Parameter
+    weight_hh: Parameter
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()

@@ -36,8 +36,10 @@ def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
     """The hint as given; for None, whether the mask is the causal one."""
-    if is_causal is not None or mask is None or tuple(mask.shape) != (size, size) or not mask.is_floating_point():
+    if is_causal is not None or mask is None or size is None:
         return bool(is_causal)
+    if tuple(mask.shape) != (size, size) or not mask.is_floating_point():
+        return False
     return bool((mask == _causal_mask(size, mask.device, mask.dtype)).all())
 
 
@@ -47,6 +49,9 @@ def _length(x: Tensor, batch_first: bool) -> int | None:
 
 class _Layer(Module):
     """What encoder and decoder layers share: the feed-forward part, and the order of normalisation and residual."""
+
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
 
     def _make(self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: _Activation,
               eps: float, batch_first: bool, norm_first: bool, bias: bool, where: dict[str, Any]) -> None:  # fmt: skip
@@ -259,15 +264,15 @@ class Transformer(Module):
         if custom_encoder is not None:
             self.encoder = custom_encoder
         else:
-            layer = TransformerEncoderLayer(*same, **where)
+            encoder_layer = TransformerEncoderLayer(*same, **where)
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-            self.encoder = TransformerEncoder(layer, num_encoder_layers, norm)
+            self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm)
         if custom_decoder is not None:
             self.decoder = custom_decoder
         else:
-            layer = TransformerDecoderLayer(*same, **where)
+            decoder_layer = TransformerDecoderLayer(*same, **where)
             norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
-            self.decoder = TransformerDecoder(layer, num_decoder_layers, norm)
+            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm)
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 

@@ -57,10 +57,12 @@ def _project(q: Tensor, k: Tensor, v: Tensor, weights: Any, bias: Tensor | None)
     size = q.size(-1)
     if isinstance(weights, tuple):
         parts = (None,) * 3 if bias is None else bias.chunk(3)
-        return tuple(_linear(x, w, b) for x, w, b in zip((q, k, v), weights, parts, strict=True))
+        q, k, v = (_linear(x, w, b) for x, w, b in zip((q, k, v), weights, parts, strict=True))
+        return q, k, v
     if k is v and q is k:  # one product
         packed = _linear(q, weights, bias).unflatten(-1, (3, size))
-        return tuple(packed.select(-2, i).contiguous() for i in range(3))
+        q, k, v = (packed.select(-2, i).contiguous() for i in range(3))
+        return q, k, v
     if k is v:
         w_q, w_kv = weights.split([size, 2 * size])
         b_q, b_kv = (None, None) if bias is None else bias.split([size, 2 * size])
