@@ -87,6 +87,7 @@ from ._functions_random import (
     multinomial,
     normal,
 )
+from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from ._switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -98,8 +99,6 @@ from ._switches import (
     set_warn_always,
     use_deterministic_algorithms,
 )
-from ._functions_recurrent import *
-from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled

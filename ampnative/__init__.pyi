@@ -75,6 +75,10 @@ from ._functions_random import feature_dropout as feature_dropout
 from ._functions_random import feature_dropout_ as feature_dropout_
 from ._functions_random import multinomial as multinomial
 from ._functions_random import normal as normal
+from ._functions_recurrent import gru as gru
+from ._functions_recurrent import lstm as lstm
+from ._functions_recurrent import rnn_relu as rnn_relu
+from ._functions_recurrent import rnn_tanh as rnn_tanh
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._switches import get_num_interop_threads as get_num_interop_threads
@@ -84,11 +88,6 @@ from ._switches import set_deterministic_debug_mode as set_deterministic_debug_m
 from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._switches import set_warn_always as set_warn_always
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
-from ._functions_recurrent import *
-from ._functions_recurrent import gru as gru
-from ._functions_recurrent import lstm as lstm
-from ._functions_recurrent import rnn_relu as rnn_relu
-from ._functions_recurrent import rnn_tanh as rnn_tanh
 from ._tensor_str import set_printoptions as set_printoptions
 from .amp import GradScaler as GradScaler
 from .amp import autocast as autocast

@@ -1,5 +1,7 @@
 """Recurrent layers and cells: values against a float64 loop in NumPy, gradients against ops, packed sequences, autocast, errors."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -291,6 +293,21 @@ def test_second_derivatives_of_modules():
     m = nn.LSTM(2, 3, bidirectional=True).double()
     x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: m(x)[0], (x,))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("dtype", [F16, BF16])
+def test_gradients_of_16_bit_modules(kind, dtype):
+    """Against the same weights in float64: errors of a few roundings of the states, relative to the largest gradient."""
+    torch.manual_seed(0)
+    narrow = getattr(nn, kind)(5, 24, bidirectional=True, dtype=dtype)
+    wide = copy.deepcopy(narrow).double()
+    x = torch.randn(7, 3, 5).to(dtype)
+    for m in (narrow, wide):
+        m(x.to(m.weight_ih_l0.dtype))[0].square().sum().backward()
+    for (name, p), q in zip(narrow.named_parameters(), wide.parameters(), strict=True):
+        assert p.grad.dtype == dtype
+        assert (p.grad.double() - q.grad).abs().max() <= 6 * EPS[dtype] * q.grad.abs().max(), name
 
 
 def test_no_gradient_where_none_is_asked():

@@ -188,6 +188,7 @@ def grid_sampler_3d(
 def group_norm(
     input: Tensor, num_groups: _int, weight: Tensor | _Number | None = None, bias: Tensor | _Number | None = None,
     eps: _float = 1e-05, cudnn_enabled: _bool = True
+) -> Tensor: ...
 def gru_cell(
     input: Tensor, hx: Tensor | _Number, w_ih: Tensor | _Number, w_hh: Tensor | _Number,
     b_ih: Tensor | _Number | None = None, b_hh: Tensor | _Number | None = None
@@ -407,6 +408,7 @@ def reshape(input: Tensor, *shape: _int) -> Tensor: ...
 def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor: ...
 def rms_norm(
     input: Tensor, normalized_shape: _Ints, weight: Tensor | _Number | None = None, eps: _float | None = None
+) -> Tensor: ...
 def rnn_relu_cell(
     input: Tensor, hx: Tensor | _Number, w_ih: Tensor | _Number, w_hh: Tensor | _Number,
     b_ih: Tensor | _Number | None = None, b_hh: Tensor | _Number | None = None

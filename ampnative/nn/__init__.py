@@ -36,6 +36,7 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .attention import MultiheadAttention
 from .container import (
     ModuleDict,
     ModuleList,
@@ -133,6 +134,8 @@ from .pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from .transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
 from .upsampling import (
     ChannelShuffle,
     PixelShuffle,
@@ -141,24 +144,15 @@ from .upsampling import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
-from . import functional, init, utils
-from .activation import ELU, GELU, LeakyReLU, LogSigmoid, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
-from .attention import MultiheadAttention
-from .container import ModuleDict, ModuleList, ParameterList, Sequential
-from .dropout import Dropout
-from .flatten import Flatten
-from .linear import Identity, Linear
-from .loss import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
-from .module import Module
-from .parameter import Parameter
-from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
-from .transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
     "CELU",
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -170,9 +164,6 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
-    "GRU",
-    "LSTM",
-    "RNN",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
@@ -197,12 +188,12 @@ __all__ = [
     "Flatten",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
-    "GRUCell",
     "HuberLoss",
     "Identity",
     "InstanceNorm1d",
@@ -212,8 +203,8 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
-    "LayerNorm",
     "LSTMCell",
+    "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -239,10 +230,10 @@ __all__ = [
     "PixelShuffle",
     "PixelUnshuffle",
     "RMSNorm",
-    "RReLU",
     "RNNBase",
     "RNNCell",
     "RNNCellBase",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "ReflectionPad1d",
@@ -265,17 +256,17 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
     "functional",
     "init",
     "parallel",

@@ -44,9 +44,9 @@ from .activations import (
     threshold,
     threshold_,
 )
+from .attention import multi_head_attention_forward
 from .dropouts import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .embedding import embedding, embedding_bag, one_hot
-from .attention import multi_head_attention_forward
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
