@@ -106,6 +106,7 @@ from ._functions_random import (
     multinomial,
     normal,
 )
+from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from ._functions_spectral import (
     angle,
     bartlett_window,

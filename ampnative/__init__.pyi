@@ -92,6 +92,10 @@ from ._functions_random import feature_dropout as feature_dropout
 from ._functions_random import feature_dropout_ as feature_dropout_
 from ._functions_random import multinomial as multinomial
 from ._functions_random import normal as normal
+from ._functions_recurrent import gru as gru
+from ._functions_recurrent import lstm as lstm
+from ._functions_recurrent import rnn_relu as rnn_relu
+from ._functions_recurrent import rnn_tanh as rnn_tanh
 from ._functions_spectral import angle as angle
 from ._functions_spectral import bartlett_window as bartlett_window
 from ._functions_spectral import blackman_window as blackman_window

@@ -17,6 +17,8 @@
 
 typedef Status (*Slot)(const Call *);
 
+typedef enum RecurrentKind { RECURRENT_LSTM, RECURRENT_GRU, RECURRENT_TANH, RECURRENT_RELU, RECURRENT_KINDS } RecurrentKind;
+
 /* One list of tensors for the optimizer-tail slots: contiguous or strided, gathered by the glue. */
 typedef struct TensorList {
     int64_t n;
@@ -171,6 +173,16 @@ typedef struct Backend {
      * high), randperm, bernoulli (in[0] = probabilities), poisson (in[0] = rates) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
      * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
     Slot random;
+
+    /* The element-wise part of one time step of a recurrent cell on `b` rows. num[0].i: RecurrentKind, num[1].i: 1 = gradients.
+     * Matrices of b rows, dense along the row, any pitch; H features, G gates (LSTM 4, GRU 3, else 1). bits: floating, mixed.
+     *   in[0] (b, GH) input's gates, in[1] (b, GH) hidden state's gates, in[2] (GH) bias of the latter or NULL, in[3] (b, H) cell (LSTM) or
+     *   hidden state (GRU) before; out[0] (b, H) hidden state, out[1] (b, H) cell (LSTM), out[2] (b, 4H) work or NULL; the GRU has no cell,
+     *   its work is out[1]. State outputs may be in[3] itself.
+     * Gradients: in[0] (b, H) of the hidden state; in[1] work, without gates the hidden state itself; in[2] (b, H) cell or hidden state
+     *   before; in[3] (b, H) of the cell (LSTM). out[0] (b, GH) of the input's gates. LSTM: out[1] (b, H) of the cell before, may be in[3].
+     *   GRU: out[1] (b, 3H) of the hidden state's gates, out[2] (b, H) of the hidden state before without their part. */
+    Slot recurrent;
 
     /* Optimizer tail; each walks whole lists in one parallel region. All views of one position have the same shape.
      * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product). */

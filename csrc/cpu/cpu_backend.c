@@ -31,6 +31,7 @@ const Backend amp_cpu_backend = {
     .pool = amp_pool,
     .resample = amp_resample,
     .random = amp_random_fill,
+    .recurrent = amp_recurrent,
     .unscale = amp_list_unscale,
     .norms = amp_list_norms,
     .scale = amp_list_scale,

@@ -7,6 +7,7 @@
 #include "list.h"
 #include "pooling.h"
 #include "norm.h"
+#include "recurrent.h"
 #include "reduce.h"
 #include "sort.h"
 

@@ -147,10 +147,6 @@ int args_compile(OpRow *row) {
             if (p->kind == ARG_TENSOR && !strcmp(p->name, "out")) {
                 row->out_index = (int8_t)row->nparams;
             } else if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) {
-                if (row->ntensors == AMP_MAX_IN) {
-                    PyErr_Format(PyExc_SystemError, "ops.def: %s has more than %d tensors", row->id, AMP_MAX_IN);
-                    return -1;
-                }
                 row->tensor[row->ntensors++] = row->nparams;
             } else if (p->kind == ARG_STR && !strcmp(p->name, "precision")) {
                 row->precision_index = (int8_t)row->nparams;

@@ -337,6 +337,7 @@ int run_DROPOUT(OpCall *c) {
     Tensor *mask = tensor_new(in->v.ndim, in->v.shape, in->v.dtype, in->v.device), *result = NULL;
     if (mask) {
         Number num = number_float(p);
+        tensor_keep_layout(mask, in); /* draws follow the order in memory */
         int failed = p == 1.0 ? raw_fill(mask, number_int(0)) : draw(c, OP_dropout, mask, NULL, 1, &num);
         Tensor *scaled = failed < 0 ? NULL : p == 1.0 ? (Tensor *)Py_NewRef(mask) : call_scalar(OP_div, mask, 1.0 - p);
         result = scaled ? call_binary(OP_mul, in, scaled) : NULL;

@@ -286,7 +286,8 @@ static int module_exec(PyObject *module) {
         node_init(module) < 0 || saved_hooks_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 ||
         interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 || autocast_init(module) < 0 ||
         policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 || scaler_ops_init(module) < 0 ||
-        module_base_init(module) < 0 || precision_init(module) < 0 || PyModule_AddFunctions(module, functions) < 0) {
+        module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||
+        PyModule_AddFunctions(module, functions) < 0) {
         return -1;
     }
     return 0;

@@ -85,7 +85,7 @@ typedef struct OpRow {
     DerivativeFn derivative, fast;
     /* compiled from the signature when the module is made */
     uint8_t nparams, npositional, ntensors;         /* ntensors: parameters of kind TENSOR or TENSORS before out= */
-    uint8_t tensor[AMP_MAX_IN];                     /* their parameter numbers */
+    uint8_t tensor[MAX_ARGS];                       /* their parameter numbers */
     uint8_t nnumbers, number[AMP_MAX_NUM];          /* parameter numbers that kernels get as Call.num */
     int8_t out_index, dtype_index, precision_index; /* parameter numbers of out=, dtype= and precision=, -1 if absent */
     Param param[MAX_ARGS];

@@ -62,10 +62,11 @@ PyObject *tensor_item(Tensor *t); /* Python scalar of the only element; RuntimeE
 PyObject *element_get(const char *p, int dtype);
 int element_set(char *p, int dtype, PyObject *value);
 
-/* ---- list_ops.c, scaler_ops.c, module_base.c ---- */
+/* ---- list_ops.c, scaler_ops.c, module_base.c, recurrent.c ---- */
 int list_ops_init(PyObject *module);
 int scaler_ops_init(PyObject *module);
 int module_base_init(PyObject *module);
+int recurrent_init(PyObject *module);
 
 /* ---- precision_nodes.c ---- */
 int precision_init(PyObject *module);

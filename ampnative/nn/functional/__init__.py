@@ -44,6 +44,7 @@ from .activations import (
     threshold,
     threshold_,
 )
+from .attention import multi_head_attention_forward
 from .conv import (
     conv1d,
     conv2d,

@@ -1,10 +1,10 @@
-"""Gradient clipping, parameters as vectors, weight normalisation, parametrizations."""
+"""Gradient clipping, sequences of unequal lengths, parameters as vectors, weight normalisation, parametrizations."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import parametrizations, parametrize, stateless
+from . import parametrizations, parametrize, rnn, stateless
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 from .weight_norm import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm
@@ -20,6 +20,7 @@ __all__ = [
     "parametrize",
     "remove_spectral_norm",
     "remove_weight_norm",
+    "rnn",
     "skip_init",
     "spectral_norm",
     "vector_to_parameters",

@@ -1,0 +1,122 @@
+"""Multi-head attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+from . import functional as F
+from . import init
+from .linear import Linear
+from .module import Module
+from .parameter import Parameter
+
+_empty = _C.functions.empty
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear under the name that PyTorch prints for the output projection."""
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads between projections: query (L, N, E), key (S, N, kdim), value (S, N, vdim) -> output (L, N, E) and
+    weights (N, L, S) or None. ``batch_first``: (N, L, E) and so on; without N: one sequence.
+
+    in_proj_weight (3E, E), or q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim differ from E, start Xavier uniform;
+    in_proj_bias and out_proj.bias 0. ``add_bias_kv``: a learned key and value more, bias_k and bias_v; ``add_zero_attn``: one of zeros.
+    AssertionError where num_heads does not divide embed_dim.
+    """
+
+    in_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
+        super().__init__()
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim * num_heads != embed_dim:
+            raise AssertionError("embed_dim must be divisible by num_heads")
+
+        def weight(name: str, wanted: bool, *shape: int) -> None:
+            self.register_parameter(name, Parameter(_empty(shape, device=device, dtype=dtype)) if wanted else None)
+
+        separate = not self._qkv_same_embed_dim
+        if separate:
+            weight("q_proj_weight", True, embed_dim, embed_dim)
+            weight("k_proj_weight", True, embed_dim, self.kdim)
+            weight("v_proj_weight", True, embed_dim, self.vdim)
+            self.register_parameter("in_proj_weight", None)
+        else:
+            weight("in_proj_weight", True, 3 * embed_dim, embed_dim)
+            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                self.register_parameter(name, None)
+        weight("in_proj_bias", bias, 3 * embed_dim)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        weight("bias_k", add_bias_kv, 1, 1, embed_dim)
+        weight("bias_v", add_bias_kv, 1, 1, embed_dim)
+        self.add_zero_attn = add_zero_attn
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for w in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if w is not None:
+                init.xavier_uniform_(w)
+        if self.in_proj_bias is not None:
+            init.constant_(self.in_proj_bias, 0.0)
+            init.constant_(self.out_proj.bias, 0.0)
+        for b in (self.bias_k, self.bias_v):
+            if b is not None:
+                init.xavier_normal_(b)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See :func:`functional.multi_head_attention_forward` for masks and results."""
+        swap = self.batch_first and query.dim() == 3
+        if swap:  # what was one tensor stays one: a single product then projects it
+            same_kv, same_qk = key is value, query is key
+            query = query.transpose(0, 1)
+            key = query if same_qk else key.transpose(0, 1)
+            value = key if same_kv else value.transpose(0, 1)
+        output, weights = F.multi_head_attention_forward(
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
+            self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
+            key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim, q_proj_weight=self.q_proj_weight, k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight, average_attn_weights=average_attn_weights, is_causal=is_causal,
+        )  # fmt: skip
+        return (output.transpose(0, 1) if swap else output), weights

@@ -1,0 +1,313 @@
+"""Transformer layers, stacks of them, and the encoder-decoder model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+from . import functional as F
+from . import init
+from .attention import MultiheadAttention
+from .container import ModuleList
+from .dropout import Dropout
+from .functional.attention import canonical_mask
+from .linear import Linear
+from .module import Module
+from .norm import LayerNorm
+
+_f = _C.functions
+_Activation = str | Callable[[Tensor], Tensor]
+
+
+def _activation(activation: _Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return F.relu if activation == "relu" else F.gelu
+
+
+def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
+    return _f.triu(_f.full((size, size), float("-inf"), dtype=dtype, device=device), 1)
+
+
+def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
+    """The hint as given; for None, whether the mask is the causal one."""
+    if is_causal is not None or mask is None or size is None:
+        return bool(is_causal)
+    if tuple(mask.shape) != (size, size) or not mask.is_floating_point():
+        return False
+    return bool((mask == _causal_mask(size, mask.device, mask.dtype)).all())
+
+
+def _length(x: Tensor, batch_first: bool) -> int | None:
+    return x.size(0) if x.dim() == 2 else x.size(1 if batch_first else 0) if x.dim() == 3 else None
+
+
+class _Layer(Module):
+    """What encoder and decoder layers share: the feed-forward part, and the order of normalisation and residual."""
+
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+
+    def _make(self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: _Activation,
+              eps: float, batch_first: bool, norm_first: bool, bias: bool, where: dict[str, Any]) -> None:  # fmt: skip
+        for name in attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where))
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
+        self.norm_first = norm_first
+        count = len(attentions) + 1
+        for i in range(1, count + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=eps, bias=bias, **where))
+        for i in range(1, count + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _blocks(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
+        """Residual blocks; block i has norm{i} before it (norm_first) or behind the sum, and dropout{i}."""
+        for i, block in enumerate(blocks, 1):
+            norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+            x = x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
+        return x
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward net, each with residual, dropout and layer norm: (S, N, E) -> (S, N, E), or (N, S, E) with
+    ``batch_first``, or (S, E).
+
+    ``activation``: "relu", "gelu" (RuntimeError for other names) or a function. ``norm_first``: normalise before each part.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._make(("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+                   {"device": device, "dtype": dtype})  # fmt: skip
+
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """``src_mask`` (S, S) or (N * heads, S, S), ``src_key_padding_mask`` (N, S): bool (True is hidden) or floats to add."""
+        mask_dtype = None if src_mask is None else src_mask.dtype
+        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask_dtype, "src_mask", src.dtype)
+        mask = canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
+
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0]
+
+        return self._blocks(src, attend, self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to an encoder's output, and a feed-forward net: (T, N, E) and memory (S, N, E) -> (T, N, E).
+
+    Arguments as those of :class:`TransformerEncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._make(("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+                   norm_first, bias, {"device": device, "dtype": dtype})  # fmt: skip
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Masks as in :class:`TransformerEncoderLayer`; ``memory_mask`` (T, S)."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attn(
+                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False
+            )[0]
+
+        def look_at_memory(x: Tensor) -> Tensor:
+            return self.multihead_attn(
+                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal,
+                need_weights=False,
+            )[0]  # fmt: skip
+
+        return self._blocks(tgt, attend, look_at_memory, self._feed_forward)
+
+
+def _copies(layer: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+
+
+class TransformerEncoder(Module):
+    """``num_layers`` copies of an encoder layer, then ``norm`` if given. ``enable_nested_tensor`` and ``mask_check`` are accepted:
+    padded positions are computed and kept."""
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _copies(encoder_layer, num_layers)
+        self.num_layers, self.norm = num_layers, norm
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+
+    def forward(
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None
+    ) -> Tensor:
+        """Masks as in :class:`TransformerEncoderLayer`. ``is_causal`` None: looked up in the mask."""
+        mask_dtype = None if mask is None else mask.dtype
+        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask_dtype, "mask", src.dtype)
+        mask = canonical_mask(mask, "mask", None, "", src.dtype, check_other=False)
+        batch_first = bool(getattr(getattr(self.layers[0], "self_attn", None), "batch_first", False)) if self.num_layers else False
+        is_causal = _is_causal(mask, is_causal, _length(src, batch_first))
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """``num_layers`` copies of a decoder layer, then ``norm`` if given."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _copies(decoder_layer, num_layers)
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Masks as in :class:`TransformerDecoderLayer`. ``tgt_is_causal`` None: looked up in the mask."""
+        batch_first = bool(getattr(getattr(self.layers[0], "self_attn", None), "batch_first", False)) if self.num_layers else False
+        tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, _length(tgt, batch_first))
+        for layer in self.layers:
+            tgt = layer(
+                tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal,
+            )  # fmt: skip
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """Encoder and decoder: src (S, N, E) and tgt (T, N, E) -> (T, N, E); ``batch_first``: (N, S, E), (N, T, E).
+
+    Weights with two or more dimensions start Xavier uniform.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: _Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        where = {"device": device, "dtype": dtype}
+        same = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        if custom_encoder is not None:
+            self.encoder = custom_encoder
+        else:
+            encoder_layer = TransformerEncoderLayer(*same, **where)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
+            self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm)
+        if custom_decoder is not None:
+            self.decoder = custom_decoder
+        else:
+            decoder_layer = TransformerDecoderLayer(*same, **where)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
+            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm)
+        self._reset_parameters()
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+
+    def _reset_parameters(self) -> None:
+        for p in self.parameters():
+            if p.dim() > 1:
+                init.xavier_uniform_(p)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """RuntimeError where batch sizes differ or the last dimension is not ``d_model``."""
+        batch_dim = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch_dim) != tgt.size(batch_dim):
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        return self.decoder(
+            tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal,
+        )  # fmt: skip
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """(sz, sz): -inf above the diagonal, 0 elsewhere."""
+        return _causal_mask(sz, device, dtype)
