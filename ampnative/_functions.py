@@ -47,6 +47,7 @@ def _add_aliases() -> None:
 
 
 _add_aliases()
+Tensor.__rdiv__ = Tensor.__rtruediv__  # type: ignore[attr-defined]  # PyTorch's name of it in autocast's lists
 
 
 @_public
