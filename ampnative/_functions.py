@@ -47,7 +47,14 @@ def _add_aliases() -> None:
 
 
 _add_aliases()
-Tensor.__rdiv__ = Tensor.__rtruediv__  # type: ignore[attr-defined]  # PyTorch's name of it in autocast's lists
+
+
+def _rdiv(self: Tensor, other: Tensor | float) -> Tensor:
+    """``other / self``: PyTorch's older name of ``__rtruediv__``, which autocast's lists use."""
+    return other / self
+
+
+Tensor.__rdiv__ = _rdiv
 
 
 @_public
