@@ -1,4 +1,4 @@
-"""Ops that PyTorch has and ampnative does not have yet: asking for one says so, and what autocast would do with it."""
+"""Ops that PyTorch has and ampnative does not: asking for one says why, and what autocast would do with it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ __all__ = ["AbsentOpError", "absent_op"]
 
 
 class AbsentOpError(NotImplementedError, AttributeError):
-    """The op is PyTorch's and not there yet. An AttributeError too, so that ``hasattr`` tells the truth."""
+    """The op is PyTorch's and not here. An AttributeError too, so that ``hasattr`` tells the truth."""
 
 
-# Spellings for users of what autocast's lists know under another name.
-_ENTRIES = {"grid_sample": "grid_sampler"}
 _absent: dict[str, dict[str, Any]] | None = None
 
 
@@ -31,14 +29,12 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def absent_op(name: str, shown: str | None = None) -> AbsentOpError | None:
-    """The exception for an op that is not there, by its name in autocast's lists ("conv2d", "fft_fft"); None for other
-    names. `shown` is the name as the user wrote it."""
-    entry = _table().get(_ENTRIES.get(name, name))
+    """The exception for an op that is not there, by its name in autocast's lists; None for other names. `shown` is the name
+    as the user wrote it."""
+    entry = _table().get(name)
     if entry is None:
         return None
-    why = entry["absent"]
-    missing = f". {why} " if why.endswith(".") else f" yet ({why} are missing). "
     return AbsentOpError(
-        f"ampnative does not have {shown or name}{missing}"
+        f"ampnative does not have {shown or name}. {entry['absent']} "
         f"Its autocast policy is {entry['cuda']!r} on cuda and {entry['cpu']!r} on cpu"
     )

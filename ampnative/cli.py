@@ -267,6 +267,8 @@ def policy_rows(device: str | None, policy: str | None) -> list[dict[str, Any]]:
 def _policies(args: argparse.Namespace) -> int:
     import json
 
+    from . import _C
+
     rows = policy_rows(args.device, args.policy)
     if args.json:
         print(json.dumps(rows, indent=1))
@@ -275,9 +277,12 @@ def _policies(args: argparse.Namespace) -> int:
     width = max((len(r["op"]) for r in rows), default=2)
     print(f"{'op':<{width}}  " + "".join(f"{d:<9}" for d in devices) + "in ampnative")
     for r in rows:
-        print(f"{r['op']:<{width}}  " + "".join(f"{r[d]:<9}" for d in devices) + ("yes" if r["exists"] else "not yet"))
+        print(f"{r['op']:<{width}}  " + "".join(f"{r[d]:<9}" for d in devices) + ("yes" if r["exists"] else "no"))
     print(f"{len(rows)} op{'s' * (len(rows) != 1)}, {sum(r['exists'] for r in rows)} of them in ampnative\n")
     met = {r[d] for r in rows for d in devices}
+    why = {e["entry"]: e["absent"] for e in _C._policy_entries()}
+    absent = [f"{r['op']}: {why[r['op']]}" for r in rows if not r["exists"]]
+    print("\n".join([*absent, ""] if absent else []))
     print("\n".join(f"{policy:<9}{meaning}" for policy, meaning in POLICY_MEANINGS.items() if policy in met))
     return 0
 
