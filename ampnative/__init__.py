@@ -78,6 +78,27 @@ from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution
 from ._functions import *
+from ._functions_compat import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    get_default_device,
+    layout,
+    memory_format,
+    preserve_format,
+    set_default_device,
+    strided,
+)
 from ._functions_products import (
     _addmm_activation,
     _lu_with_info,

@@ -68,6 +68,25 @@ from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution as _convolution
 from ._functions import *
+from ._functions_compat import BFloat16Tensor as BFloat16Tensor
+from ._functions_compat import BoolTensor as BoolTensor
+from ._functions_compat import ByteTensor as ByteTensor
+from ._functions_compat import CharTensor as CharTensor
+from ._functions_compat import DoubleTensor as DoubleTensor
+from ._functions_compat import FloatTensor as FloatTensor
+from ._functions_compat import HalfTensor as HalfTensor
+from ._functions_compat import IntTensor as IntTensor
+from ._functions_compat import LongTensor as LongTensor
+from ._functions_compat import ShortTensor as ShortTensor
+from ._functions_compat import channels_last as channels_last
+from ._functions_compat import channels_last_3d as channels_last_3d
+from ._functions_compat import contiguous_format as contiguous_format
+from ._functions_compat import get_default_device as get_default_device
+from ._functions_compat import layout as layout
+from ._functions_compat import memory_format as memory_format
+from ._functions_compat import preserve_format as preserve_format
+from ._functions_compat import set_default_device as set_default_device
+from ._functions_compat import strided as strided
 from ._functions_products import _addmm_activation as _addmm_activation
 from ._functions_products import _lu_with_info as _lu_with_info
 from ._functions_products import chain_matmul as chain_matmul

@@ -48,6 +48,9 @@ MODULES = {
     "utils.tensorboard": "write scalars to a file and plot them, or use the tensorboardX package",
 }
 
+# What such a module answers all the same: scripts ask it by the way.
+_ANSWERS: dict[str, dict[str, Callable[[], Any]]] = {"_dynamo": {"reset": lambda: None}, "onnx": {"is_in_onnx_export": lambda: False}}
+
 # Function or class of the package itself -> what to do instead.
 FUNCTIONS = {
     "cond": "use a Python if",
@@ -89,6 +92,7 @@ def register(package: str) -> None:
             continue
         module = ModuleType(name, f"Not available here: {cure}.")
         module.__path__ = []
+        vars(module).update(_ANSWERS.get(path, {}))
         module.__getattr__ = refusing(name, cure)  # type: ignore[method-assign]
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")

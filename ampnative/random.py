@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
+from collections.abc import Iterator
+from typing import Any
 
 from . import _C
 from ._C import Tensor, default_generator, manual_seed
 
-__all__ = ["get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = ["fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
 
 def seed() -> int:
@@ -28,6 +31,18 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: _C.Tensor) -> None:
     """Restores a state from :func:`get_rng_state`. TypeError or RuntimeError for anything else."""
     default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
+    """Context manager: the default generator goes on afterwards as if nothing had been drawn inside. There is one generator for
+    all devices, so that ``devices`` does not count."""
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(state)
 
 
 def _rebuild_generator(state: Tensor) -> _C.Generator:

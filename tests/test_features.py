@@ -134,12 +134,10 @@ def test_questions_about_what_is_not_there():
     assert torch.distributed.is_available() in (True, False) and torch.xpu.is_available() is False and torch.mps.device_count() == 0
     if not IS_PYTORCH:
         assert torch.distributed.is_available() is False and torch.distributed.is_initialized() is False
-        for name in ("DataParallel", "parallel.DistributedDataParallel"):
-            kind = torch.nn
-            for part in name.split("."):
-                kind = getattr(kind, part)
-            with pytest.raises(NotImplementedError, match="there is one device and one process here. Use the model as it is"):
-                kind(torch.nn.Linear(1, 1))
+        with pytest.raises(NotImplementedError, match="there is one process here. Use the model as it is"):
+            torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+        torch._dynamo.reset()
+        assert torch.onnx.is_in_onnx_export() is False
     assert torch.accelerator.is_available() == torch.cuda.is_available()
     if not torch.cuda.is_available():
         assert torch.accelerator.current_accelerator() is None or IS_PYTORCH

@@ -6,13 +6,22 @@ import enum
 from typing import Any
 
 from .. import _C
+from . import _attention
 from ._settings import SettingsObject, flag, node, switch
 
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp",
+    "cudnn_sdp_enabled",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
     "fp16_bf16_reduction_math_sdp_allowed",
     "is_built",
+    "math_sdp_enabled",
     "matmul",
+    "mem_efficient_sdp_enabled",
     "preferred_blas_library",
 ]
 
@@ -90,6 +99,12 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
     """What :func:`allow_fp16_bf16_reduction_math_sdp` was last told; False at first."""
     return _C._get_setting("allow_fp16_bf16_reduction_math_sdp")
+
+
+enable_math_sdp, math_sdp_enabled = _attention.switch(_attention.SDPBackend.MATH)
+enable_flash_sdp, flash_sdp_enabled = _attention.switch(_attention.SDPBackend.FLASH_ATTENTION)
+enable_mem_efficient_sdp, mem_efficient_sdp_enabled = _attention.switch(_attention.SDPBackend.EFFICIENT_ATTENTION)
+enable_cudnn_sdp, cudnn_sdp_enabled = _attention.switch(_attention.SDPBackend.CUDNN_ATTENTION)
 
 
 class _BlasBackend(enum.Enum):

@@ -142,6 +142,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     args = parser.parse_args(argv)
     chosen = [w for w in WORKLOADS if not args.only or any(text in w.name for text in args.only)]
+    if not chosen:
+        parser.error(f"no workload has {' or '.join(map(repr, args.only))} in its name: --list prints them")
     if args.list:
         print("\n".join(w.name for w in chosen))
         return 0

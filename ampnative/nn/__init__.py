@@ -69,6 +69,7 @@ from .embedding import (
 )
 from .flatten import (
     Flatten,
+    Unflatten,
 )
 from .linear import (
     Bilinear,
@@ -309,6 +310,7 @@ __all__ = [
     "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
+    "Unflatten",
     "Unfold",
     "Upsample",
     "UpsamplingBilinear2d",

@@ -6,6 +6,8 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
+from ..backends._attention import SDPBackend as SDPBackend
+from ..backends._attention import sdpa_kernel as sdpa_kernel
 from . import functional as F
 from . import init
 from .linear import Linear

@@ -1,6 +1,8 @@
-"""Flatten."""
+"""Joining and spreading dimensions."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .._C import Tensor
 from .module import Module
@@ -18,3 +20,17 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Spreads dimension ``dim`` over the sizes ``unflattened_size``, one of which may be -1."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -133,10 +133,18 @@ int run_CAT(OpCall *c) {
         }
         for (int d = 0; d < model->v.ndim || t[i]->v.ndim != model->v.ndim; d++) {
             if (t[i]->v.ndim != model->v.ndim || (d != dim && t[i]->v.shape[d] != shape[d])) {
-                PyErr_Format(PyExc_RuntimeError,
-                             "Sizes of tensors must match except in dimension %d. Expected the sizes of the first tensor, but "
-                             "tensor number %d differs (Tensors must have same number of dimensions)",
-                             dim, i);
+                PyObject *want = tensor_describe(model), *got = tensor_describe(t[i]);
+                if (want && got) {
+                    PyErr_Format(
+                        PyExc_RuntimeError,
+                        t[i]->v.ndim == model->v.ndim
+                            ? "Sizes of tensors must match except in dimension %d, but the list has a %U and, as number %d, a %U"
+                            : "Tensors must have same number of dimensions to be joined in dimension %d, but the list has a %U "
+                              "and, as number %d, a %U",
+                        dim, want, i, got);
+                }
+                Py_XDECREF(want);
+                Py_XDECREF(got);
                 return -1;
             }
         }

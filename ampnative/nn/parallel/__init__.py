@@ -1,4 +1,4 @@
-"""There is one device and one process: DataParallel and DistributedDataParallel raise when they are made."""
+"""There is one device and one process: DataParallel runs the module as it is, DistributedDataParallel raises when it is made."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from ..module import Module
 __all__ = ["DataParallel", "DistributedDataParallel"]
 
 
-class _Refused(Module):
+class DataParallel(Module):
+    """Runs ``module`` as it is, as PyTorch does with one device; names in ``state_dict`` begin with "module."."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        self.module, self.dim = module, dim
+        self.device_ids: list[int] = []
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """Raises NotImplementedError: there is one process; use the module as it is."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(
-            f"{type(self).__name__} is not available: there is one device and one process here. Use the model as it is"
-        )
-
-
-class DataParallel(_Refused):
-    """Raises NotImplementedError: use the module as it is."""
-
-
-class DistributedDataParallel(_Refused):
-    """Raises NotImplementedError: use the module as it is."""
+        raise NotImplementedError("DistributedDataParallel is not available: there is one process here. Use the model as it is")
