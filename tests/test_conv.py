@@ -498,7 +498,7 @@ def foldings(draw):
 @example(((1, 1, 1, 600), (1, 3), (1, 1), (0, 1), (1, 1)), torch.float16)
 def test_unfold_and_fold(args, dtype):
     shape, *options = args
-    x = torch.arange(math.prod(shape)).reshape(shape) % 50
+    x = torch.arange(math.prod(shape)).reshape(shape) % 28  # at most 9 of them meet: below 256, where bf16 has all integers
     columns = F.unfold(x.to(dtype), *options)
     want = windows(x.numpy(), *options)
     assert columns.dtype == dtype and np.array_equal(double(columns), want)
