@@ -19,16 +19,30 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
+    """Squared differences of input and target, both (*): their mean, a 0-dim tensor, or as ``reduction`` says.
+
+    ``reduction``: "mean", "sum", or "none" for the differences of shape (*); ValueError for another word. Unequal
+    shapes warn and broadcast. ``size_average`` and ``reduce`` are old spellings of it and warn.
+    """
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
+    """Absolute differences of input and target, both (*): their mean, or as ``reduction`` says (see MSELoss)."""
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
+    """d^2 / (2 beta) where the difference d is below ``beta``, |d| - beta / 2 above (Girshick, 2015): input and target
+    (*).
+
+    ``beta=0`` is L1Loss, a negative one raises RuntimeError. ``reduction`` as in MSELoss.
+    """
+
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
     ) -> None:
@@ -40,6 +54,12 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
+    """d^2 / 2 where the difference d is below ``delta``, delta * (|d| - delta / 2) above (Huber, 1964): input and
+    target (*).
+
+    ``delta`` must be positive (RuntimeError). ``reduction`` as in MSELoss.
+    """
+
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
@@ -65,6 +85,14 @@ class _WeightedLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
+    """Negative log likelihood: -weight[y] * input[n, y] for log-probabilities (N, C), (C) or (N, C, d1, ...).
+
+    The target y holds class numbers (N), () or (N, d1, ...), int64 or uint8 (RuntimeError otherwise; IndexError
+    outside 0 .. C-1). ``weight``: one number per class, (C), a buffer. Targets equal to ``ignore_index`` count
+    nothing. ``reduction="mean"`` divides by the sum of the weights that took part, so it is NaN where none did; "sum",
+    "none".
+    """
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -81,6 +109,14 @@ class NLLLoss(_WeightedLoss):
 
 
 class CrossEntropyLoss(NLLLoss):
+    """LogSoftmax and NLLLoss in one, for logits (N, C), (C) or (N, C, d1, ...).
+
+    The target holds class numbers (N), () or (N, d1, ...), int64 or uint8, or probabilities of the input's shape and
+    dtype. ``weight`` (C), ``ignore_index`` (class numbers only) and ``reduction`` as in NLLLoss. ``label_smoothing``
+    in [0, 1] moves that share of the target to all classes equally (Szegedy et al., 2015). Autocast computes it in
+    fp32.
+    """
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -105,11 +141,25 @@ class CrossEntropyLoss(NLLLoss):
 
 
 class BCELoss(_WeightedLoss):
+    """Cross entropy of probabilities: -(y log x + (1 - y) log(1 - x)), input x and target y in [0, 1], both (*).
+
+    Logarithms stop at -100. RuntimeError for an input outside [0, 1], ValueError for unequal shapes. Refused inside
+    CUDA autocast, where fp16 has too few bits near 1: use BCEWithLogitsLoss. ``weight`` broadcasts to (*); ``reduction``
+    as in MSELoss.
+    """
+
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
+    """Sigmoid and BCELoss in one, formed without overflow: input any logits, target in [0, 1], both (*).
+
+    ``pos_weight`` (broadcasts to (*), usually one per class) multiplies the term of positive targets: above 1 it
+    favours recall. ``weight`` multiplies each term. ValueError for unequal shapes. ``reduction`` as in MSELoss.
+    Autocast computes it in fp32.
+    """
+
     pos_weight: Tensor | None
 
     def __init__(
