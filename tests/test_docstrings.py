@@ -33,7 +33,7 @@ def test_the_table_is_in_order_and_names_each_op_once():
 def test_every_public_op_has_a_text():
     missing = [name for name in ROWS if not name.startswith("_") and name not in DOCUMENTED]
     assert missing == []
-    assert [name for name in DOCUMENTED if name not in ROWS] == []
+    assert set(DOCUMENTED) <= {row["name"] for row in _C.op_rows()}  # private ones too: linalg calls them by other names
 
 
 def entries(name: str) -> Iterator[tuple[str, Any, list[dict]]]:
