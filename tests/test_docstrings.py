@@ -87,9 +87,11 @@ def ours(thing: Any) -> bool:
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    for name, thing in sorted(vars(module).items()):
-        if not name.startswith("_") and ours(thing) and (isinstance(thing, type) or callable(thing)):
-            yield name, thing
+    for name in sorted({*vars(module), *getattr(module, "__all__", ())}):  # those of __all__ may be made when asked for
+        if not name.startswith("_"):
+            thing = getattr(module, name)
+            if ours(thing) and callable(thing):
+                yield name, thing
 
 
 def own_text(thing: Any) -> str:
