@@ -15,6 +15,7 @@ __getattr__ = refusing(__name__, "there is no compiler here; leave the call out"
 
 
 def warn_no_compiler(what: str) -> None:
+    """The warning that nothing is compiled."""
     warnings.warn(
         f"{what}: there is no compiler here, the ops are native already; everything runs as it is", UserWarning, stacklevel=3
     )

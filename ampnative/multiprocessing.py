@@ -77,6 +77,7 @@ class ProcessContext:
         self._running = {p.sentinel: i for i, p in enumerate(processes)}
 
     def pids(self) -> list[int | None]:
+        """The numbers of the processes, None for one that has not started."""
         return [p.pid for p in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:

@@ -126,6 +126,7 @@ class Plan:
 
     @property
     def use_amp(self) -> bool:
+        """Whether there is a 16-bit dtype to cast to."""
         return self.dtype is not torch.float32
 
     @property
@@ -135,10 +136,12 @@ class Plan:
 
     @property
     def dtype_name(self) -> str:
+        """"float16", "bfloat16" or "float32"."""
         return str(self.dtype).rpartition(".")[2]
 
     @property
     def autocast_name(self) -> str:
+        """How the precision is called in what is printed."""
         return f"{self.dtype_name} autocast" if self.use_amp else "float32, which needs no autocast"
 
 
@@ -234,6 +237,7 @@ class Trainer:
         return [(draw(), draw()) for _ in range(count)]
 
     def autocast(self, enabled: bool = True) -> Any:
+        """A region of the chosen precision, or one that does nothing."""
         if not self.use_amp:
             return torch.autocast(device_type=self.device, enabled=False)
         return torch.autocast(device_type=self.device, dtype=self.dtype, enabled=enabled)
@@ -268,6 +272,7 @@ class Trainer:
         return float(loss.item())
 
     def state(self) -> dict[str, Any]:
+        """The checkpoint that the recipe teaches: model, optimizer and scaler."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -275,6 +280,7 @@ class Trainer:
         }
 
     def weights(self) -> list[Any]:
+        """The parameters, detached; they share memory with the model."""
         return [parameter.detach() for parameter in self.model.parameters()]
 
 
@@ -446,10 +452,12 @@ class Comparison:
 
     @property
     def timed(self) -> bool:
+        """Whether both runs were long enough to compare."""
         return min(self.default.seconds, self.mixed.seconds) >= _SHORTEST
 
     @property
     def skipped(self) -> int:
+        """Steps that the scaler skipped."""
         return self.scaler.explain().total
 
 

@@ -23,70 +23,98 @@ class LinAlgError(RuntimeError):
 
 
 class linalg_svd(NamedTuple):
+    """U (..., m, k), the singular values S (..., k) in descending order, and Vh (..., k, n), V transposed and
+    conjugated.
+    """
+
     U: Tensor
     S: Tensor
     Vh: Tensor
 
 
 class svd(NamedTuple):
+    """U, the singular values S in descending order, and V, not transposed."""
+
     U: Tensor
     S: Tensor
     V: Tensor
 
 
 class linalg_qr(NamedTuple):
+    """Q with orthonormal columns and the upper triangle R."""
+
     Q: Tensor
     R: Tensor
 
 
 class geqrf(NamedTuple):
+    """R and the reflectors of Q in one matrix, and their factors."""
+
     a: Tensor
     tau: Tensor
 
 
 class linalg_eig(NamedTuple):
+    """Eigenvalues (..., n), complex and in no order, and eigenvectors as columns (..., n, n)."""
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class linalg_eigh(NamedTuple):
+    """Real eigenvalues (..., n) in ascending order, and orthonormal eigenvectors as columns (..., n, n)."""
+
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class linalg_slogdet(NamedTuple):
+    """Sign of the determinant (...), and the logarithm of its size."""
+
     sign: Tensor
     logabsdet: Tensor
 
 
 class linalg_inv_ex(NamedTuple):
+    """The inverse, and per matrix 0 or the number of the zero pivot (int32)."""
+
     inverse: Tensor
     info: Tensor
 
 
 class linalg_cholesky_ex(NamedTuple):
+    """The factor, and per matrix 0 or the order of the first minor that is not positive (int32)."""
+
     L: Tensor
     info: Tensor
 
 
 class linalg_lu_factor(NamedTuple):
+    """L and U in one matrix, and the row exchanges (int32, from 1)."""
+
     LU: Tensor
     pivots: Tensor
 
 
 class linalg_lu_factor_ex(NamedTuple):
+    """L and U in one matrix, the row exchanges (int32, from 1), and per matrix 0 or the number of the zero pivot."""
+
     LU: Tensor
     pivots: Tensor
     info: Tensor
 
 
 class linalg_lu(NamedTuple):
+    """Permutation P, lower L with ones on its diagonal, and upper U: A = P L U."""
+
     P: Tensor
     L: Tensor
     U: Tensor
 
 
 class linalg_lstsq(NamedTuple):
+    """The solution, and the residuals, rank and singular values where the driver gives them (else empty)."""
+
     solution: Tensor
     residuals: Tensor
     rank: Tensor
@@ -94,6 +122,8 @@ class linalg_lstsq(NamedTuple):
 
 
 class triangular_solve(NamedTuple):
+    """The solution, and a copy of the coefficients."""
+
     solution: Tensor
     cloned_coefficient: Tensor
 

@@ -24,6 +24,7 @@ def device_of_gradients(optimizer: Any) -> Any:
 
 
 def no_tensor(group: Any, group_index: int, index: int, param: Any) -> AssertionError:
+    """The error for a parameter that is no Tensor and has no gradient that is a Tensor or ndarray."""
     name = parameter_name(group, group_index, index)
     return AssertionError(
         f"{name} must be a Tensor or have a .grad that is a Tensor or ndarray, got {type(param).__name__}"
@@ -31,6 +32,9 @@ def no_tensor(group: Any, group_index: int, index: int, param: Any) -> Assertion
 
 
 def check_dtype(group: Any, group_index: int, index: int, dtype: Any, allow_fp16: bool) -> None:
+    """ValueError for a float16 gradient where it may not be unscaled, NotImplementedError for one that is not
+    floating.
+    """
     if dtype is _float16 and not allow_fp16:
         name = parameter_name(group, group_index, index)
         raise ValueError(
@@ -104,6 +108,7 @@ def collect_gradients(optimizer: Any, allow_fp16: bool) -> tuple[dict[Any, list[
 
 
 def no_checks_text(optimizer: Any) -> str:
+    """Why no gradient was found, with what to look at."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     return (
         f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameters and the "

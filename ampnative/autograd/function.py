@@ -23,12 +23,15 @@ class Function(_C._FunctionBase):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """Override: the result from the arguments of ``apply``; with ctx first, unless ``setup_context`` is defined.
+        """
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function: a static method forward(ctx, ...)"
         )
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Override: one gradient per argument of ``forward`` (None where there is none) from one per result."""
         vjp = getattr(type(ctx), "vjp", None)
         if vjp is not None:
             return vjp(ctx, *grad_outputs)

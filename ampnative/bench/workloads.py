@@ -83,6 +83,7 @@ def linear(batch: int, width: int, out: int, kind: str) -> Callable[[Any], Run]:
 
 
 def matmul(n: int, kind: str) -> Callable[[Any], Run]:
+    """Product of two n x n matrices, without autograd."""
     def make(lib: Any) -> Run:
         a, b = (_filled(lib, n, n, dtype=getattr(lib, DTYPES[kind])) for _ in range(2))
         return lambda: a @ b
@@ -104,6 +105,7 @@ def recipe(batch: int, kind: str, width: int = 4096) -> Callable[[Any], Run]:
 
 
 def small_mlp(kind: str) -> Callable[[Any], Run]:
+    """The step of ``recipe`` at width 64, where the cost of calls shows."""
     return recipe(64, kind, 64)
 
 
@@ -111,6 +113,7 @@ def small_mlp(kind: str) -> Callable[[Any], Run]:
 
 
 def one_op(grad: bool) -> Callable[[Any], Run]:
+    """Sum of two vectors of 16 elements, with or without recording."""
     def make(lib: Any) -> Run:
         a, b = lib.ones(16, requires_grad=grad), lib.ones(16)
         return lambda: a + b
@@ -119,6 +122,7 @@ def one_op(grad: bool) -> Callable[[Any], Run]:
 
 
 def region(lib: Any) -> Run:
+    """Entering and leaving an empty autocast region."""
     def run() -> None:
         with lib.autocast("cpu", dtype=lib.bfloat16):
             pass
@@ -127,6 +131,7 @@ def region(lib: Any) -> Run:
 
 
 def scaler_step(lib: Any) -> Run:
+    """GradScaler's ``step`` and ``update`` around a tiny SGD step."""
     model = lib.nn.Linear(4, 4)
     optimizer = lib.optim.SGD(model.parameters(), lr=0.0)
     scaler = lib.amp.GradScaler("cpu", init_scale=1.0, growth_interval=10**9)
@@ -172,6 +177,7 @@ def unscale(total: int, count: int, clip: float | None = None) -> Callable[[Any]
 
 
 def optimizer_step(kind: str, total: int, count: int, **options: Any) -> Callable[[Any], Run]:
+    """One step of an optimizer over ``count`` parameters with ``total`` elements in all."""
     def make(lib: Any) -> Run:
         parameters = _parameters(lib, total, count)
         optimizer = getattr(lib.optim, kind)(parameters, lr=1e-9, **options)
@@ -211,6 +217,7 @@ def tail(total: int, count: int, fused: bool) -> Callable[[Any], Run]:
 
 
 def cast(total: int, fresh: bool) -> Callable[[Any], Run]:
+    """float32 to bfloat16: into a new tensor, or (``fresh=False``) into an existing one."""
     def make(lib: Any) -> Run:
         x, into = _filled(lib, total), lib.empty(total, dtype=lib.bfloat16)
         return (lambda: x.to(lib.bfloat16)) if fresh else (lambda: into.copy_(x))
@@ -238,6 +245,7 @@ def _with_backward(forward: Callable[[Any, Any], Any], *shape: int, **scale: flo
 
 
 def cross_entropy(rows: int, classes: int) -> Callable[[Any], Run]:
+    """Forward and backward over logits (rows, classes)."""
     def forward(lib: Any, x: Any) -> Any:
         return lib.nn.functional.cross_entropy(x, lib.arange(rows) * 31 % classes)
 
@@ -245,10 +253,12 @@ def cross_entropy(rows: int, classes: int) -> Callable[[Any], Run]:
 
 
 def layer_norm(rows: int, width: int) -> Callable[[Any], Run]:
+    """Forward and backward over the last dimension of (rows, width), without weights."""
     return _with_backward(lambda lib, x: lib.nn.functional.layer_norm(x, (width,)), rows, width)
 
 
 def softmax(*shape: int) -> Callable[[Any], Run]:
+    """Forward and backward over the last dimension."""
     return _with_backward(lambda lib, x: x.softmax(-1), *shape)
 
 
@@ -256,6 +266,7 @@ def softmax(*shape: int) -> Callable[[Any], Run]:
 
 
 def attention(batch: int, heads: int, length: int, width: int, causal: bool) -> Callable[[Any], Run]:
+    """Forward and backward of scaled_dot_product_attention on bfloat16 (batch, heads, length, width)."""
     def make(lib: Any) -> Run:
         q, k, v = (_filled(lib, batch, heads, length, width, dtype=lib.bfloat16).requires_grad_() for _ in range(3))
         g = _filled(lib, batch, heads, length, width, dtype=lib.bfloat16)

@@ -24,11 +24,15 @@ class _MaybeInplace(Module):
 
 
 class ReLU(_MaybeInplace):
+    """max(x, 0), element by element: (*) -> (*), any shape and dtype; ``inplace=True`` writes to the input."""
+
     def forward(self, input: Tensor) -> Tensor:
         return _relu(input, True) if self.inplace else _relu(input)
 
 
 class SiLU(_MaybeInplace):
+    """x * sigmoid(x), also called swish: (*) -> (*), any shape; ``inplace=True`` writes to the input."""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
@@ -41,6 +45,10 @@ class Mish(_MaybeInplace):
 
 
 class SELU(_MaybeInplace):
+    """scale * ELU with the constants that keep mean 0 and variance 1 (Klambauer et al., 2017): (*) -> (*), any shape,
+    floating dtypes; ``inplace=True`` writes to the input.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
@@ -64,22 +72,33 @@ class Hardswish(Hardsigmoid):
 
 
 class Tanh(Module):
+    """Hyperbolic tangent: (*) -> (*), any shape, values in (-1, 1)."""
+
     def forward(self, input: Tensor) -> Tensor:
         return _tanh(input)
 
 
 class Sigmoid(Module):
+    """1 / (1 + exp(-x)): (*) -> (*), any shape, values in (0, 1). Before a binary loss leave it out and use
+    BCEWithLogitsLoss.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return _sigmoid(input)
 
 
 class LogSigmoid(Module):
+    """log(1 / (1 + exp(-x))), formed without overflow: (*) -> (*), any shape."""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class GELU(Module):
-    """``approximate``: "none" (with erf) or "tanh"."""
+    """x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel, 2016): (*) -> (*), any shape.
+
+    ``approximate``: "none" (with erf) or "tanh"; RuntimeError for another word when called.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -93,6 +112,10 @@ class GELU(Module):
 
 
 class LeakyReLU(Module):
+    """x where x > 0, else negative_slope * x: (*) -> (*), any shape, floating dtypes; ``inplace=True`` writes to the
+    input.
+    """
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
         self.negative_slope, self.inplace = negative_slope, inplace
@@ -105,6 +128,10 @@ class LeakyReLU(Module):
 
 
 class ELU(Module):
+    """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al., 2015): (*) -> (*), any shape, floating dtypes;
+    ``inplace=True`` writes to the input.
+    """
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha, self.inplace = alpha, inplace
@@ -259,6 +286,9 @@ class Tanhshrink(Module):
 
 
 class Softplus(Module):
+    """log(1 + exp(beta x)) / beta, a smooth ReLU: (*) -> (*), any shape; x itself where beta x exceeds ``threshold``.
+    """
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta, self.threshold = beta, threshold
@@ -271,6 +301,12 @@ class Softplus(Module):
 
 
 class Softmax(Module):
+    """exp(x) along ``dim``, divided by its sum, so that slices add up to 1: (*) -> (*), any shape.
+
+    ``dim=None`` warns and takes 0 for inputs of 0, 1 or 3 dimensions, else 1. Before a loss use CrossEntropyLoss,
+    which takes logits.
+    """
+
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
@@ -283,6 +319,8 @@ class Softmax(Module):
 
 
 class Softmin(Softmax):
+    """Softmax of -x along ``dim``: the smallest weighs most. (*) -> (*)."""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=4)
 
@@ -297,5 +335,9 @@ class Softmax2d(Module):
 
 
 class LogSoftmax(Softmax):
+    """Logarithm of Softmax, formed without overflow: (*) -> (*), any shape. NLLLoss takes its result; ``dim`` as in
+    Softmax.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=4)

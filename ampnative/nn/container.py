@@ -79,15 +79,18 @@ class _Numbered(Module):
             self.add_module(str(position), module)
 
     def append(self, module: Module) -> Any:
+        """Add a module behind the others; returns self."""
         self.add_module(str(len(self._modules)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
+        """Add several modules behind the others; returns self."""
         for module in _iterable(self, "extend", modules):
             self.append(module)
         return self
 
     def insert(self, index: int, module: Module) -> Any:
+        """Put a module at ``index``; those from there on move up. Returns self."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
         modules = list(self._modules.values())
@@ -99,6 +102,7 @@ class _Numbered(Module):
         return self
 
     def pop(self, index: int) -> Module:
+        """Remove and return the module at ``index``; those behind it move down."""
         module = self[index]
         del self[index]
         return module
@@ -184,21 +188,27 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
+        """Remove the module ``key`` and return it. KeyError if there is none."""
         return self._modules.pop(key)
 
     def keys(self) -> Iterable[str]:
+        """The names, in order."""
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Module]]:
+        """(name, module) pairs, in order."""
         return self._modules.items()
 
     def values(self) -> Iterable[Module]:
+        """The modules, in order."""
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add or replace modules from a mapping or from (name, module) pairs."""
         for key, module in _pairs(self, modules):
             self[key] = module
 
@@ -246,11 +256,13 @@ class ParameterList(Module):
         return iter(self[i] for i in range(self._size))
 
     def append(self, value: Any) -> ParameterList:
+        """Add a value behind the others; a tensor becomes a parameter. Returns self."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Add several values behind the others; returns self."""
         for value in _iterable(self, "extend", values):
             self.append(value)
         return self
@@ -258,6 +270,7 @@ class ParameterList(Module):
     __iadd__ = extend
 
     def pop(self, index: int = -1) -> Any:
+        """Remove and return the value at ``index``; those behind it move down."""
         values = list(self)
         value = values.pop(index)
         for i in range(self._size):
@@ -314,32 +327,40 @@ class ParameterDict(Module):
         return key in self._keys
 
     def keys(self) -> Iterable[str]:
+        """The names, in order."""
         return self._keys.keys()
 
     def values(self) -> Iterable[Any]:
+        """The values, in order."""
         return [self[key] for key in self._keys]
 
     def items(self) -> Iterable[tuple[str, Any]]:
+        """(name, value) pairs, in order."""
         return [(key, self[key]) for key in self._keys]
 
     def get(self, key: str, default: Any = None) -> Any:
+        """The value of ``key``, or ``default``."""
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of ``key``, set to ``default`` first if missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
+        """Remove ``key`` and return its value. KeyError if there is none."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
+        """Remove the last entry; (name, value)."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def clear(self) -> None:
+        """Remove all entries."""
         for key in list(self._keys):
             del self[key]
 

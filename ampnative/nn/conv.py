@@ -70,6 +70,8 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw weight and bias anew, uniform in +-1/sqrt(inputs of an output); with a seed the numbers are PyTorch's.
+        """
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             inputs = math.prod(self.weight.shape[1:])

@@ -19,7 +19,12 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training mode zeroes elements with probability ``p`` and multiplies the others by 1 / (1 - p)."""
+    """In training mode zeroes elements with probability ``p`` and multiplies the others by 1 / (1 - p); else the
+    identity.
+
+    (*) -> (*), floating dtypes (Srivastava et al., 2014). ``inplace=True`` writes to the input. ValueError for ``p``
+    outside [0, 1].
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)

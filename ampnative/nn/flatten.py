@@ -9,7 +9,9 @@ from .module import Module
 
 
 class Flatten(Module):
-    """Joins the dimensions start_dim .. end_dim into one; the default keeps the batch dimension."""
+    """Joins the dimensions start_dim .. end_dim into one: (N, C, H, W) -> (N, C*H*W) by default, which keeps the
+    batch.
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()

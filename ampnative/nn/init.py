@@ -21,28 +21,32 @@ def _unrecorded(function: Callable[[], Any], tensor: Tensor) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform in [a, b)."""
+    """Uniform draws in [a, b). RuntimeError if a > b, NotImplementedError for integer tensors."""
     return _unrecorded(lambda: tensor.uniform_(a, b, generator=generator), tensor)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal draws with the given mean and standard deviation. RuntimeError for a negative one."""
     return _unrecorded(lambda: tensor.normal_(mean, std, generator=generator), tensor)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Every element becomes ``val``, converted to the tensor's dtype."""
     return _unrecorded(lambda: tensor.fill_(val), tensor)
 
 
 def ones_(tensor: Tensor) -> Tensor:
+    """Every element becomes 1."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
+    """Every element becomes 0."""
     return _unrecorded(tensor.zero_, tensor)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix; ValueError unless 2-dimensional."""
+    """The identity matrix (n, m); ValueError unless 2-dimensional."""
     if tensor.ndim != 2:
         raise ValueError(f"eye_ needs a tensor of 2 dimensions, not {tensor.ndim}")
     return _unrecorded(lambda: tensor.copy_(_C.functions.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device)), tensor)
@@ -83,7 +87,9 @@ _OFTEN = 0.3  # share of normal values inside the interval from which on drawing
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal values conditioned to lie in [a, b]."""
+    """Normal draws conditioned to lie in [a, b] (absolute bounds, not multiples of ``std``). Warns where the mean is
+    more than 2 std outside.
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: the values may be distributed wrongly.",
@@ -110,8 +116,11 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance over a layer with this nonlinearity; ``param``: negative slope of
-    "leaky_relu".
+    """The factor that keeps the variance over a layer with this nonlinearity: 1 for "linear", convolutions and
+    "sigmoid", 5/3 for "tanh", sqrt(2) for "relu", sqrt(2 / (1 + param^2)) for "leaky_relu" (slope 0.01 by default),
+    3/4 for "selu".
+
+    ValueError for other words.
     """
     if nonlinearity == "leaky_relu":
         if param is None:
@@ -141,13 +150,17 @@ def _fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform with variance 2 gain^2 / (fan_in + fan_out)."""
+    """Uniform with variance 2 gain^2 / (fan_in + fan_out) (Glorot and Bengio, 2010).
+
+    fan_in and fan_out are shape[1] and shape[0] times the product of the trailing sizes. ValueError below 2
+    dimensions.
+    """
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with variance 2 gain^2 / (fan_in + fan_out)."""
+    """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot and Bengio, 2010). ValueError below 2 dimensions."""
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor)))), generator)
 
 
@@ -161,7 +174,11 @@ def _nothing_to_do(tensor: Tensor) -> bool:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform with variance gain^2 / fan."""
+    """Uniform with variance gain^2 / fan (He et al., 2015), gain = calculate_gain(nonlinearity, a).
+
+    ``mode``: "fan_in" keeps the variance forward, "fan_out" backward. ValueError for other words or below 2
+    dimensions.
+    """
     if _nothing_to_do(tensor):
         return tensor
     bound = math.sqrt(3.0) * (calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
@@ -171,14 +188,16 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with variance gain^2 / fan."""
+    """Normal with variance gain^2 / fan (He et al., 2015); arguments and errors as ``kaiming_uniform_``."""
     if _nothing_to_do(tensor):
         return tensor
     return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A matrix with orthonormal rows or columns (trailing dimensions flattened), times ``gain``."""
+    """A matrix with orthonormal rows or columns, whichever are fewer (trailing dimensions flattened), times ``gain``
+    (Saxe et al., 2013). ValueError below 2 dimensions.
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:

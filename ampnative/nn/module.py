@@ -38,7 +38,7 @@ _T = TypeVar("_T", bound="Module")
 
 class Module(_C.ModuleBase, ModuleHooks):
     """Base of all models: assign parameters and submodules in ``__init__`` after ``super().__init__()``, define
-    ``forward``.
+    ``forward``, then call the module itself, which runs the hooks too.
     """
 
     training: bool
@@ -60,6 +60,7 @@ class Module(_C.ModuleBase, ModuleHooks):
             super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Override: computes the result from the arguments of the call. NotImplementedError otherwise."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     # ---- registration ----
@@ -106,10 +107,12 @@ class Module(_C.ModuleBase, ModuleHooks):
     # ---- walking ----
 
     def children(self) -> Iterator[Module]:
+        """The modules directly below, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) of the modules directly below, each module once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -117,6 +120,7 @@ class Module(_C.ModuleBase, ModuleHooks):
                 yield name, module
 
     def modules(self) -> Iterator[Module]:
+        """This module and all below it, depth first, each once."""
         seen: set[Module] = set()
         waiting = [self]
         while waiting:
@@ -154,9 +158,15 @@ class Module(_C.ModuleBase, ModuleHooks):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
+        """(dotted name, parameter) of this module and, with ``recurse``, of all below it.
+
+        A shared parameter comes once, under its first name, unless ``remove_duplicate=False``. ``prefix`` goes before
+        each name.
+        """
         return self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and, with ``recurse``, of all below it, each once; what an optimizer takes."""
         seen: set[int] = set()
         for module in self.modules() if recurse else (self,):
             for parameter in module._parameters.values():
@@ -167,9 +177,11 @@ class Module(_C.ModuleBase, ModuleHooks):
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
+        """(dotted name, buffer), as ``named_parameters`` does for parameters."""
         return self._named_members("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers of this module and, with ``recurse``, of all below it, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -227,6 +239,9 @@ class Module(_C.ModuleBase, ModuleHooks):
         return self
 
     def train(self, mode: bool = True) -> Module:
+        """Training mode for this module and all below it (``False``: evaluation mode), which dropout and batch norm
+        heed; returns self. ValueError unless ``mode`` is a bool.
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -235,9 +250,11 @@ class Module(_C.ModuleBase, ModuleHooks):
         return self
 
     def eval(self) -> Module:
+        """Evaluation mode, ``train(False)``: no dropout, running statistics; returns self."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Sets ``requires_grad`` of all parameters, below too; returns self."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -299,24 +316,34 @@ class Module(_C.ModuleBase, ModuleHooks):
         return self._apply(convert)
 
     def type(self, dst_type: Any) -> Module:
+        """Casts all parameters and buffers to a dtype, integers too; returns self. ``to`` casts floating ones only."""
         return self._apply(lambda t: t.to(dst_type))
 
     def float(self) -> Module:
+        """Casts floating parameters and buffers to float32; returns self."""
         return self._apply(lambda t: t.float() if t.is_floating_point() else t)
 
     def double(self) -> Module:
+        """Casts floating parameters and buffers to float64; returns self."""
         return self._apply(lambda t: t.double() if t.is_floating_point() else t)
 
     def half(self) -> Module:
+        """Casts floating parameters and buffers to float16; returns self. Under autocast leave the weights in float32.
+        """
         return self._apply(lambda t: t.half() if t.is_floating_point() else t)
 
     def bfloat16(self) -> Module:
+        """Casts floating parameters and buffers to bfloat16; returns self. Under autocast leave the weights in
+        float32.
+        """
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def cpu(self) -> Module:
+        """Moves parameters, gradients and buffers to the CPU; returns self."""
         return self._apply(lambda t: t.cpu())
 
     def cuda(self, device: Any = None) -> Module:
+        """Moves parameters, gradients and buffers to cuda (``device``: a number or device); returns self."""
         return self._apply(lambda t: t.cuda() if device is None else t.to(_cuda_device(device)))
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
@@ -342,6 +369,7 @@ class Module(_C.ModuleBase, ModuleHooks):
         raise NotImplementedError("override get_extra_state and set_extra_state to save extra state")
 
     def set_extra_state(self, state: Any) -> None:
+        """Override: take back what ``get_extra_state`` gave, when a state_dict is loaded."""
         raise NotImplementedError("the saved state has extra state: override set_extra_state to accept it")
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:

@@ -29,6 +29,8 @@ __all__ = [
 
 
 class Hook(NamedTuple):
+    """A registered function, and how it wants to be called."""
+
     function: Callable
     with_kwargs: bool = False
     always_call: bool = False

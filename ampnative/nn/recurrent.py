@@ -70,6 +70,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw all weights anew, uniform in +-1/sqrt(hidden_size); with a seed the numbers are PyTorch's."""
         _uniform(self, self.hidden_size)
 
     def flatten_parameters(self) -> None:
@@ -261,6 +262,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw all weights anew, uniform in +-1/sqrt(hidden_size); with a seed the numbers are PyTorch's."""
         _uniform(self, self.hidden_size)
 
     def _batched(self, input: Tensor, states: list[Tensor] | None, names: list[str]) -> tuple[Tensor, list[Tensor], bool]:

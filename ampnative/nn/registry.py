@@ -35,6 +35,7 @@ class Registry(dict):
             owner._mirror(name)
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
+        """Remove ``name`` and the attribute; the value, or ``default``. KeyError without one."""
         if name not in self and default is not _MISSING:
             return default
         value = self[name]
@@ -42,21 +43,25 @@ class Registry(dict):
         return value
 
     def popitem(self) -> tuple[str, Any]:
+        """Remove the last entry and its attribute; (name, value). KeyError if empty."""
         if not self:
             raise KeyError("popitem(): dictionary is empty")
         name = next(reversed(self))
         return name, self.pop(name)
 
     def clear(self) -> None:
+        """Remove all entries and their attributes."""
         for name in list(self):
             del self[name]
 
     def setdefault(self, name: str, default: Any = None) -> Any:
+        """The entry ``name``, set to ``default`` first if missing."""
         if name not in self:
             self[name] = default
         return self[name]
 
     def update(self, items: Any = (), /, **more: Any) -> None:
+        """Set entries, and their attributes, as dict.update does."""
         for name, value in dict(items, **more).items():
             self[name] = value
 
@@ -65,6 +70,7 @@ class Registry(dict):
         return self
 
     def copy(self) -> dict[str, Any]:
+        """A plain dict with the same entries."""
         return dict(self)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple:

@@ -80,11 +80,15 @@ class AdamFamily(Optimizer):
 
 
 class Adam(AdamFamily):
-    """p -= lr * m / (sqrt(v) + eps), with m and v the bias-corrected running means of the gradient and its square.
+    """p -= lr * m / (sqrt(v) + eps), with m and v the bias-corrected running means of the gradient and its square
+    (Kingma and Ba, 2014):
+
+    m = beta1 * m + (1 - beta1) * grad, divided by 1 - beta1^t; v likewise with beta2 and grad^2.
 
     ``amsgrad`` divides by the largest v so far; ``weight_decay`` is added to the gradient (``decoupled_weight_decay``:
-    shrinks the parameter, as AdamW). ``fused=True`` lets GradScaler hand its scale to the step; ``foreach`` and
-    ``capturable`` change nothing.
+    shrinks the parameter, as AdamW); ``maximize`` steps uphill. 16-bit parameters are computed in fp32 and rounded
+    once. ``fused=True`` lets GradScaler hand its scale to the step; ``foreach`` and ``capturable`` change nothing.
+    ValueError for negative options or betas outside [0, 1).
     """
 
     def __init__(

@@ -9,7 +9,9 @@ from .adam import Adam
 
 
 class AdamW(Adam):
-    """Adam with p *= 1 - lr * weight_decay before the step, instead of weight decay in the gradient."""
+    """Adam with p *= 1 - lr * weight_decay before the step, instead of weight decay in the gradient (Loshchilov and
+    Hutter, 2017). Other arguments as in Adam; ``weight_decay`` is 0.01 by default.
+    """
 
     def __init__(
         self,

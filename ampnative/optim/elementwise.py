@@ -85,6 +85,7 @@ def check_common(defaults: dict[str, Any]) -> None:
 
 
 def check_betas(betas: tuple[float, float]) -> None:
+    """ValueError unless each is in [0, 1)."""
     for index, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}")

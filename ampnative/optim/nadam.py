@@ -10,8 +10,8 @@ from .optimizer import check_non_negative
 
 
 class NAdam(AdamFamily):
-    """Adam whose first moment looks one step ahead; its weight mu_t = beta1 * (1 - 0.5 * 0.96^(t * momentum_decay))
-    grows with t.
+    """Adam whose first moment looks one step ahead (Dozat, 2016); its weight mu_t = beta1 * (1 - 0.5 * 0.96^(t *
+    momentum_decay)) grows with t. Other arguments as in Adam.
     """
 
     _nadam = True

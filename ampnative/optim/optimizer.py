@@ -360,6 +360,7 @@ def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, An
 
 
 def check_non_negative(what: str, value: Any) -> None:
+    """ValueError unless the number, or one-element tensor, is 0 or more."""
     if isinstance(value, Tensor) and value.numel() != 1:
         raise ValueError(f"Tensor {what} must be 1-element")
     if not value >= 0.0:

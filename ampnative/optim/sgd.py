@@ -15,9 +15,12 @@ _zeros_like, _sgd = _C.functions.zeros_like, _C._sgd_
 class SGD(Optimizer):
     """p -= lr * d, with d = grad + weight_decay * p, or its running sum with momentum:
 
-    buffer = momentum * buffer + (1 - dampening) * d, from buffer = d at first; nesterov: d + momentum * buffer is used.
-    Computed in fp32 for 16-bit parameters, rounded once. ``fused=True`` lets GradScaler hand its scale to the step;
-    ``foreach`` changes nothing.
+    buffer = momentum * buffer + (1 - dampening) * d, from buffer = d at first; nesterov: d + momentum * buffer is
+    used.
+
+    ``maximize`` steps uphill. 16-bit parameters are computed in fp32 and rounded once. ``fused=True`` lets GradScaler
+    hand its scale to the step; ``foreach`` changes nothing. ValueError for negative options, or nesterov without
+    momentum.
     """
 
     def __init__(

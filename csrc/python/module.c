@@ -224,7 +224,10 @@ static int return_types_init(PyObject *module) {
     int failed = sub ? 0 : -1;
     for (size_t i = 0; !failed && i < sizeof pairs / sizeof *pairs; i++) {
         PyOS_snprintf(names[i], sizeof names[i], "ampnative.return_types.%s", pairs[i].type);
-        PyStructSequence_Desc desc = {names[i], NULL, pairs[i].op == OP_COUNT ? extremes : fields, 2};
+        bool ends = pairs[i].op == OP_COUNT;
+        const char *doc = ends ? "The pair (min, max) that aminmax returns, by name or in order."
+                               : "The pair (values, indices) that the op of this name returns, by name or in order.";
+        PyStructSequence_Desc desc = {names[i], doc, ends ? extremes : fields, 2};
         PyObject *type = (PyObject *)PyStructSequence_NewType(&desc);
         if (pairs[i].op < OP_COUNT) {
             amp_state.return_types[pairs[i].op] = type;

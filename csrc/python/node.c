@@ -762,19 +762,18 @@ static PyObject *node_next(PyObject *self, void *Py_UNUSED(closure)) {
     PyObject *tuple = PyTuple_New(n->nin);
     for (int i = 0; tuple && i < n->nin; i++) {
         PyObject *pair = Py_BuildValue("(OI)", n->edge[i].to ? n->edge[i].to : Py_None, n->edge[i].nr);
+        PyTuple_SET_ITEM(tuple, i, pair);
         if (!pair) {
             Py_CLEAR(tuple);
-            break;
         }
-        PyTuple_SET_ITEM(tuple, i, pair);
     }
     return tuple;
 }
 
 int node_init(PyObject *module) {
+    static char doc[] = "A recorded operation: the grad_fn of what it made.";
     static PyGetSetDef getset[] = {
-        {"next_functions", node_next, NULL, "Where the gradients of the inputs go: (node or leaf, output number) per input.",
-         NULL},
+        {"next_functions", node_next, NULL, "Where the inputs' gradients go: (node or leaf, output number) for each.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyMethodDef methods[] = {
@@ -786,8 +785,9 @@ int node_init(PyObject *module) {
         {NULL, 0, 0, 0, NULL},
     };
     static PyType_Slot slots[] = {
-        {Py_tp_dealloc, node_dealloc}, {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear}, {Py_tp_repr, node_repr},
-        {Py_tp_getset, getset},        {Py_tp_methods, methods},        {Py_tp_members, members},  {0, NULL},
+        {Py_tp_clear, node_clear}, {Py_tp_getset, getset},   {Py_tp_dealloc, node_dealloc},
+        {Py_tp_doc, doc},          {Py_tp_methods, methods}, {Py_tp_traverse, node_traverse},
+        {Py_tp_members, members},  {Py_tp_repr, node_repr},  {0, NULL},
     };
     static PyType_Spec spec = {
         .name = "ampnative.autograd.Node",

@@ -115,7 +115,10 @@ def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """exp(input) along ``dim``, divided by its sum; ``dtype``: cast the input first."""
+    """exp(input) along ``dim``, divided by its sum; the shape stays. ``dtype``: cast the input first.
+
+    ``dim=None`` warns and takes 0 for inputs of 0, 1 or 3 dimensions, else 1.
+    """
     if dim is None:
         dim = _implicit_dim("softmax", input.ndim, _stacklevel)
     return _softmax(input, dim) if dtype is None else _softmax(input, dim, dtype=dtype)
@@ -129,7 +132,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """Logarithm of ``softmax``, formed without overflow."""
+    """Logarithm of ``softmax``, formed without overflow; the shape stays. ``dim`` and ``dtype`` as there."""
     if dim is None:
         dim = _implicit_dim("log_softmax", input.ndim, _stacklevel)
     return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)

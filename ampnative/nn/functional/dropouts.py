@@ -12,6 +12,7 @@ _dropout = _C.functions.dropout
 
 
 def check_probability(p: float) -> None:
+    """ValueError unless ``p`` is in [0, 1]."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 

@@ -48,8 +48,11 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Squared differences: their "mean", "sum" or (reduction="none") themselves. With ``weight`` the mean is a weighted
-    one.
+    """Squared differences of input and target: their "mean", "sum" or (reduction="none") themselves.
+
+    Unequal shapes warn and broadcast. ``weight``, of the input's shape (ValueError), multiplies each; the mean is then
+    divided by the sum of the weights. Integers have no mean (RuntimeError). ``size_average`` and ``reduce`` are old
+    spellings of ``reduction`` and warn.
     """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
@@ -71,7 +74,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Absolute differences."""
+    """Absolute differences of input and target; ``reduction`` and ``weight`` as in ``mse_loss``."""
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
     if input.shape != target.shape:
@@ -92,7 +95,10 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """Quadratic (over 2 beta) where the difference is below ``beta``, linear above."""
+    """d^2 / (2 beta) where the difference d is below ``beta``, |d| - beta / 2 above; ``beta=0`` is ``l1_loss``.
+
+    RuntimeError for a negative ``beta``. ``reduction`` as in ``mse_loss``.
+    """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
     if input.shape != target.shape:
@@ -103,7 +109,10 @@ def smooth_l1_loss(
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
-    """Half the square where the difference is below ``delta``, linear above."""
+    """d^2 / 2 where the difference d is below ``delta``, delta * (|d| - delta / 2) above.
+
+    RuntimeError unless ``delta`` is positive. ``reduction`` and ``weight`` as in ``mse_loss``.
+    """
     if input.shape != target.shape:
         input, target = _broadcast_pair(input, target)
     if weight is None:
@@ -123,7 +132,11 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log likelihood: input (N, C, ...) log-probabilities, target (N, ...) int64 class numbers."""
+    """Negative log likelihood: input (N, C, ...) or (C) log-probabilities, target (N, ...) or () class numbers.
+
+    The target is int64 or uint8 (RuntimeError), 0 .. C-1 (IndexError) or ``ignore_index``, which counts nothing.
+    ``weight`` (C) multiplies each class; the "mean" divides by the sum of the weights that took part.
+    """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
     return _C.nn.nll_loss(input, target, weight, ignore_index, reduction)
@@ -139,8 +152,12 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross entropy of logits (N, C, ...) with class numbers (N, ...) int64, or class probabilities of the input's
-    shape.
+    """Cross entropy of logits (N, C, ...) or (C) with class numbers (N, ...) or (), or class probabilities of the
+    input's shape.
+
+    Class numbers are int64 or uint8 (RuntimeError), 0 .. C-1 (IndexError) or ``ignore_index``, which counts nothing.
+    ``weight`` (C) multiplies each class; the "mean" divides by the sum of the weights that took part.
+    ``label_smoothing`` in [0, 1] (RuntimeError) moves that share of the target to all classes equally.
     """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
@@ -155,7 +172,12 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Cross entropy of probabilities in [0, 1] with targets in [0, 1]; refused under CUDA autocast."""
+    """Cross entropy of probabilities with targets, both in [0, 1]; logarithms stop at -100. Refused under CUDA
+    autocast.
+
+    RuntimeError for an input outside [0, 1] or another dtype than the target's, ValueError for unequal shapes.
+    ``weight`` broadcasts and multiplies each term.
+    """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
     if target.shape != input.shape:
@@ -175,7 +197,11 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Cross entropy of sigmoid(input) with targets in [0, 1], formed without overflow."""
+    """Cross entropy of sigmoid(input) with targets in [0, 1], formed without overflow.
+
+    ``pos_weight`` broadcasts and multiplies the terms of positive targets, ``weight`` all terms. The result has the
+    target's dtype. ValueError for unequal shapes.
+    """
     if size_average is not None or reduce is not None:
         reduction = _legacy_reduction(size_average, reduce)
     if target.shape != input.shape:

@@ -97,6 +97,7 @@ class ParametrizationList(ModuleList):
                 )
 
     def originals(self) -> list[Tensor]:
+        """The tensors that are trained in place of the parametrized one."""
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 

@@ -66,28 +66,36 @@ class PackedSequence(_Packed):
         return type(self)(data, self.batch_sizes, *indices)
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences with their data on cuda."""
         return self if self.is_cuda else self.to("cuda")
 
     def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences with their data on the CPU."""
         return self.to("cpu")
 
     def double(self) -> PackedSequence:
+        """The same sequences in float64."""
         return self.to(dtype=_C.float64)
 
     def float(self) -> PackedSequence:
+        """The same sequences in float32."""
         return self.to(dtype=_C.float32)
 
     def half(self) -> PackedSequence:
+        """The same sequences in float16."""
         return self.to(dtype=_C.float16)
 
     def bfloat16(self) -> PackedSequence:
+        """The same sequences in bfloat16."""
         return self.to(dtype=_C.bfloat16)
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the data is on cuda."""
         return self.data.is_cuda
 
     def is_pinned(self) -> bool:
+        """Always False: there is no pinned memory."""
         return False
 
 

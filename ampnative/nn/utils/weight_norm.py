@@ -40,6 +40,7 @@ class WeightNorm:
         self.name, self.dim = name, -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
+        """The product of norm and direction."""
         return normalized(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
 
     def __call__(self, module: Module, inputs: Any) -> None:
@@ -108,6 +109,7 @@ class SpectralNorm:
         self.name, self.n_power_iterations, self.dim, self.eps = name, n_power_iterations, dim, eps
 
     def compute_weight(self, module: Module, iterate: bool) -> Tensor:
+        """The weight divided by its largest singular value; ``iterate``: improve its estimate first."""
         weight, u, v = (getattr(module, self.name + end) for end in ("_orig", "_u", "_v"))
         matrix = as_matrix(weight, self.dim)
         if iterate:

@@ -114,11 +114,13 @@ class LRScheduler:
 
 
 def require_optimizer(optimizer: Any) -> None:
+    """TypeError for what is no Optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
 def warn_epoch() -> None:
+    """The warning about ``step(epoch)``."""
     warnings.warn(
         "The epoch parameter in `scheduler.step()` is deprecated: call step() without it.", UserWarning, stacklevel=3
     )
@@ -129,6 +131,7 @@ def _copied(value: Any) -> Any:
 
 
 def current_rates(optimizer: Optimizer) -> list[Any]:
+    """The rates in use, one per group."""
     return [_copied(group["lr"]) for group in optimizer.param_groups]
 
 
@@ -161,6 +164,7 @@ def require_momentum(optimizer: Optimizer) -> bool:
 
 
 def set_momentum(group: dict[str, Any], use_beta1: bool, value: float) -> None:
+    """Assigns the momentum of a group, or the first of its betas."""
     if use_beta1:
         group["betas"] = (value, *group["betas"][1:])
     else:

@@ -16,6 +16,7 @@ def cosine_annealed(start: float, end: float, share: float) -> float:
 
 
 def linearly_annealed(start: float, end: float, share: float) -> float:
+    """The number at ``share`` of the way from ``start`` to ``end``."""
     return (end - start) * share + start
 
 
@@ -23,6 +24,7 @@ ANNEALING: dict[str, Callable[[float, float, float], float]] = {"cos": cosine_an
 
 
 def check_strategy(name: str) -> None:
+    """ValueError unless it is "cos" or "linear"."""
     if name not in ANNEALING:
         raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {name}")
 
@@ -257,6 +259,7 @@ class CyclicLR(LRScheduler):
         return {**super().state_dict(), "_scale_fn_custom": None if function is None else saved_function(function)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state; functions stay those of this scheduler."""
         state = dict(state_dict)
         attributes = state.pop("_scale_fn_custom", None)
         self.__dict__.update(state)

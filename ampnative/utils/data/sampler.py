@@ -25,6 +25,8 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
+    """The indices 0, 1, ..., len(data_source) - 1."""
+
     def __init__(self, data_source: Any) -> None:
         self.data_source = data_source
 
@@ -59,6 +61,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
+        """How many indices one pass gives."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:

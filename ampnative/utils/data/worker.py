@@ -223,6 +223,7 @@ class Workers:
             result_writer.close()
 
     def send(self, worker: int, number: Any, indices: Any) -> None:
+        """Give a worker the task ``number``: to load ``indices``. RuntimeError if one of the workers died."""
         try:
             self.tasks[worker].send((number, indices))
         except OSError:
