@@ -323,3 +323,5 @@ __all__ = [
     "parallel",
     "utils",
 ]
+
+from . import modules

@@ -154,8 +154,12 @@ class _Memory:
     def __init__(self, state: dict[str, Any], size: int) -> None:
         self.size = size
         self.d, self.length, self.gradient, self.loss = state["d"], state["t"], state["prev_flat_grad"], state["prev_loss"]
-        self.ys: list[Tensor] = state["old_dirs"] or []
-        self.ss: list[Tensor] = state["old_stps"] or []
+        if isinstance(self.d, Tensor):  # a loaded state came in the parameters' dtype
+            self.d = _wide(self.d)
+        if isinstance(self.gradient, Tensor):
+            self.gradient = _wide(self.gradient)
+        self.ys: list[Tensor] = [_wide(y) for y in state["old_dirs"] or []]
+        self.ss: list[Tensor] = [_wide(s) for s in state["old_stps"] or []]
         self.ro: list[Any] = state["ro"] or []
         self.scale: Any = 1 if state["H_diag"] is None else state["H_diag"]
 

@@ -434,6 +434,9 @@ static Tensor *pad_to_same(Back *b, const OpCall *c, int spatial, int64_t *paddi
     for (int d = 0; d < spatial && x; d++) {
         int64_t total = span(c->arg[1].t->v.shape[d + 2], dilation[d]) - 1, shape[2 + MOST_SPATIAL];
         if (total == -2) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_RuntimeError, "padding='same' needs a kernel with at least one element in each dimension");
+            }
             b->failed = true;
             return NULL;
         }

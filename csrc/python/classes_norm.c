@@ -217,6 +217,10 @@ int run_GROUP_NORM(OpCall *c) {
         Py_XDECREF(shape);
         return -1;
     }
+    if (x->v.shape[0] > 0 && x->v.numel == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "Expected HxW to be greater than 0, got 0: a group has no element to normalise");
+        return -1;
+    }
     if (check_channel_vector(parameter[0], "weight", x) < 0 || check_channel_vector(parameter[1], "bias", x) < 0 ||
         check_dtypes(c, x, 2, parameter, true) < 0 || common_device(c) < 0) {
         return -1;
@@ -286,8 +290,8 @@ int norm_plan(const Arg *arg, bool by_channels, int ndim, const int64_t *shape, 
         plan->centered = arg[7].i != 0;
     }
     int64_t segments = plan->samples * plan->groups * plan->channels;
-    if (segments > 0 && numel > 0) {
-        plan->length = numel / segments;
+    if (segments > 0) {
+        plan->length = numel / segments; /* 0 for channels without elements */
     }
     return by_channels ? 3 : 2;
 }

@@ -95,11 +95,15 @@ static PadKind pad_kind(int64_t op) {
  *     reflect     2  1 | 0 1 2 3 | 2 1
  *     replicate   0  0 | 0 1 2 3 | 3 3
  *     circular    2  3 | 0 1 2 3 | 0 1     */
-static int64_t pad_source(PadKind kind, int64_t at, int64_t n) {
+static int64_t pad_source(PadKind kind, int64_t at, int64_t n, const int64_t *pad) {
+    int64_t first = pad[0] < 0 ? -pad[0] : 0, left; /* circular: what negative padding cuts off is not wrapped around */
     switch (kind) {
     case PAD_REFLECT: at = at < 0 ? -at : at; return at < n ? at : 2 * (n - 1) - at;
     case PAD_REPLICATE: return at < 0 ? 0 : at < n ? at : n - 1;
-    default: return at < 0 ? at + n : at < n ? at : at - n;
+    default:
+        left = n - first + (pad[1] < 0 ? pad[1] : 0);
+        at -= first;
+        return first + (at < 0 ? at + left : at < left ? at : at - left);
     }
 }
 
@@ -122,7 +126,8 @@ static int check_pad(const OpCall *c, PadKind kind, const Map *m, int d, const i
                      c->row->name, (long long)left, (long long)right, c->arg[0].t->v.ndim - m->nd + d, (long long)n);
         return -1;
     }
-    if (kind == PAD_CIRCULAR && (left > n || right > n)) {
+    int64_t kept = n + (left < 0 ? left : 0) + (right < 0 ? right : 0);
+    if (kind == PAD_CIRCULAR && (left > kept || right > kept)) {
         PyErr_Format(PyExc_RuntimeError, "%s: Padding value causes wrapping around more than once: (%lld, %lld) for size %lld",
                      c->row->name, (long long)left, (long long)right, (long long)n);
         return -1;
@@ -142,7 +147,7 @@ static int pad_map(const OpCall *c, Map *m, PadKind kind, const Arg *pad) {
             goto fail;
         }
         for (int64_t o = 0; o < m->out[d]; o++) {
-            index_of(m, d)[o] = pad_source(kind, o - pair[0], m->in[d]);
+            index_of(m, d)[o] = pad_source(kind, o - pair[0], m->in[d], pair);
         }
     }
     return 0;

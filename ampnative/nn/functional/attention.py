@@ -201,15 +201,15 @@ def multi_head_attention_forward(
         if dropout_p > 0.0:
             chances = _f.dropout(chances, dropout_p, True)
         attended = _f.bmm(chances, v).transpose(0, 1).reshape(length * batch, embed)
-        output = _linear(attended, out_proj_weight, out_proj_bias).view(length, batch, -1)
+        output = _linear(attended, out_proj_weight, out_proj_bias).view(length, batch, embed)
         shown = chances.view(batch, num_heads, length, keys)
         shown = shown.mean(1) if average_attn_weights else shown
         return (output, shown) if batched else (output.squeeze(1), shown.squeeze(0))
 
     if attn_mask is not None:
         whole = attn_mask.size(0) == 1 and attn_mask.dim() == 3
-        attn_mask = attn_mask.unsqueeze(0) if whole else attn_mask.view(batch, num_heads, -1, keys)
+        attn_mask = attn_mask.unsqueeze(0) if whole else attn_mask.view(batch, num_heads, length, keys)
     q, k, v = (x.reshape(batch, num_heads, x.size(1), features) for x in (q, k, v))
     attended = _sdpa(q, k, v, attn_mask, dropout_p, is_causal).permute(2, 0, 1, 3).reshape(length * batch, embed)
-    output = _linear(attended, out_proj_weight, out_proj_bias).view(length, batch, -1)
+    output = _linear(attended, out_proj_weight, out_proj_bias).view(length, batch, embed)
     return (output if batched else output.squeeze(1)), None

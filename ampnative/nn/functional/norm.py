@@ -94,9 +94,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     wide = input.float() if input.dtype.itemsize == 2 else input
     squares = wide * wide
     total = squares * 0.0
-    for offset in range(-(size // 2), (size - 1) // 2 + 1):  # the neighbour at c + offset
-        if abs(offset) < channels:
-            inside = squares.narrow(1, max(offset, 0), channels - abs(offset))
-            edge = squares.narrow(1, 0, abs(offset)) * 0.0
-            total = total + _C.functions.cat([edge, inside] if offset < 0 else [inside, edge], 1)
+    for offset in range(max(-(size // 2), 1 - channels), min((size - 1) // 2, channels - 1) + 1):  # the neighbour at c + offset
+        inside = squares.narrow(1, max(offset, 0), channels - abs(offset))
+        edge = squares.narrow(1, 0, abs(offset)) * 0.0
+        total = total + _C.functions.cat([edge, inside] if offset < 0 else [inside, edge], 1)
     return input / (total / size).to(input.dtype).mul(alpha).add(k).pow(beta)

@@ -5,10 +5,12 @@ import sys as _sys
 from .. import *
 from ..module import Module
 
-_HERE = ("activation", "batchnorm", "container", "conv", "dropout", "flatten", "instancenorm", "linear", "loss", "normalization",
-         "padding", "pooling", "rnn", "sparse", "transformer", "upsampling")  # fmt: skip
+_HERE = ("activation", "container", "conv", "distance", "dropout", "flatten", "linear", "loss", "module", "padding", "pooling",
+         "transformer", "upsampling")  # fmt: skip
+# PyTorch's files whose classes are in a file of another name here.
+_ELSEWHERE = {
+    "batchnorm": "norm", "fold": "conv", "instancenorm": "norm", "normalization": "norm", "rnn": "recurrent", "sparse": "embedding",
+}  # fmt: skip
 
-for _name in _HERE:
-    _found = _sys.modules.get(f"{__name__.rpartition('.')[0]}.{_name}")
-    if _found is not None:
-        _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _found
+for _name, _file in {**dict(zip(_HERE, _HERE)), **_ELSEWHERE}.items():
+    _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _sys.modules[f"{__name__.rpartition('.')[0]}.{_file}"]

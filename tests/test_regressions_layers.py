@@ -1,0 +1,77 @@
+"""Faults that were found in layers, one test each."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from golden_tools import IS_PYTORCH, torch
+
+nn, F = torch.nn, torch.nn.functional
+
+
+@pytest.mark.parametrize("shape", [(64, 400, 0), (2, 4, 0)])
+def test_norms_of_channels_without_elements(shape):
+    x = torch.randn(*shape).requires_grad_()
+    m = nn.BatchNorm1d(shape[1]).eval()
+    m(x).sum().backward()
+    assert x.grad.shape == x.shape and m.weight.grad.tolist() == [0.0] * shape[1]
+    with pytest.raises(RuntimeError, match="Expected HxW to be greater than 0"):
+        F.group_norm(torch.randn(*shape).requires_grad_(), 1)
+    y = torch.randn(0, 4, 3).requires_grad_()
+    F.group_norm(y, 2).sum().backward()
+    assert y.grad.shape == y.shape
+
+
+def test_same_padding_of_a_kernel_without_elements():
+    for dilation in (1, 2, 3):
+        with pytest.raises(RuntimeError):
+            F.conv1d(torch.ones(1, 2, 4), torch.ones(2, 2, 0), padding="same", dilation=dilation)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 8), (2, 0, 8)])
+def test_attention_of_nothing(shape):
+    x = torch.randn(*shape)
+    for need_weights in (False, True):
+        assert nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x, need_weights=need_weights)[0].shape == shape
+    assert nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(x).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("pad", "expected"),
+    [((2, -1), [2, 3, 0, 1, 2, 3]), ((-1, 2), [1, 2, 3, 4, 1, 2]), ((2, 1), [3, 4, 0, 1, 2, 3, 4, 0]), ((-1, -1), [1, 2, 3])],
+)
+def test_circular_padding_wraps_what_is_left(pad, expected):
+    assert F.pad(torch.arange(5.0).view(1, 1, 5), pad, mode="circular").tolist() == [[expected]]
+
+
+def test_lbfgs_goes_on_from_a_loaded_state_in_16_bits():
+    def stepped(optimizer, p):
+        def closure():
+            optimizer.zero_grad()
+            loss = (p * p * p).sum()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    p = nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
+    first = torch.optim.LBFGS([p], lr=0.1, max_iter=3)
+    for _ in range(2):
+        stepped(first, p)
+    second = torch.optim.LBFGS([p], lr=0.1, max_iter=3)
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    assert math.isfinite(stepped(second, p).item())
+
+
+def test_a_window_of_channels_that_is_wider_than_all():
+    x = torch.ones(1, 2, 3)
+    if not IS_PYTORCH:
+        np.testing.assert_allclose(F.local_response_norm(x, 2**31 - 1).numpy(), 1.0, rtol=1e-3)
+    np.testing.assert_allclose(F.local_response_norm(x, 5, 1.0, 1.0, 0.0).numpy(), 2.5, rtol=1e-6)
+
+
+def test_paths_of_classes():
+    assert nn.modules.batchnorm.BatchNorm2d is nn.BatchNorm2d and nn.modules.rnn.LSTM is nn.LSTM
+    assert nn.modules.sparse.Embedding is nn.Embedding and issubclass(nn.BatchNorm1d, nn.modules.batchnorm._BatchNorm)
+    assert nn.modules.normalization.LayerNorm is nn.LayerNorm and nn.modules.conv.Conv2d is nn.Conv2d
