@@ -143,7 +143,7 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
         if (check_castable(c, dtype, out->v.dtype) < 0) {
             return NULL;
         }
-        bool same = out->v.ndim == ndim && !memcmp(out->v.shape, shape, (size_t)ndim * sizeof *shape);
+        bool same = out->v.ndim == ndim && (ndim == 0 || !memcmp(out->v.shape, shape, (size_t)ndim * sizeof *shape));
         if (!same && c->inplace) {
             shape_mismatch(c, ndim, shape);
             return NULL;
