@@ -208,7 +208,7 @@ def multi_head_attention_forward(
 
     if attn_mask is not None:
         whole = attn_mask.size(0) == 1 and attn_mask.dim() == 3
-        attn_mask = attn_mask.unsqueeze(0) if whole else attn_mask.view(batch, num_heads, length, keys)
+        attn_mask = attn_mask.unsqueeze(0) if whole else attn_mask.view(batch, num_heads, attn_mask.size(-2), keys)
     q, k, v = (x.reshape(batch, num_heads, x.size(1), features) for x in (q, k, v))
     attended = _sdpa(q, k, v, attn_mask, dropout_p, is_causal).permute(2, 0, 1, 3).reshape(length * batch, embed)
     output = _linear(attended, out_proj_weight, out_proj_bias).view(length, batch, embed)

@@ -5,7 +5,7 @@ import sys as _sys
 from .. import *
 from ..module import Module
 
-_HERE = ("activation", "container", "conv", "distance", "dropout", "flatten", "linear", "loss", "module", "padding", "pooling",
+_HERE = ("activation", "container", "conv", "distance", "dropout", "flatten", "linear", "loss", "padding", "pooling",
          "transformer", "upsampling")  # fmt: skip
 # PyTorch's files whose classes are in a file of another name here.
 _ELSEWHERE = {
