@@ -143,6 +143,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` views of equal size along ``dim`` (the last may be smaller)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    if input.size(dim) == 0:
+        return tuple(input.narrow(dim, 0, 0) for _ in range(chunks))
     return split(input, max(math.ceil(input.size(dim) / chunks), 1), dim)
 
 
@@ -169,6 +171,7 @@ __all__.append("moveaxis")
 @_method
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """A view with dimension ``dim`` spread over several; one of ``sizes`` may be -1."""
+    input.size(dim)  # IndexError for a dimension that is not there
     dim = dim % input.dim()
     return input.reshape(*input.shape[:dim], *sizes, *input.shape[dim + 1 :])
 

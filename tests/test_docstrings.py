@@ -18,7 +18,9 @@ from ampnative import _C
 TABLE = Path(__file__).parents[1] / "csrc" / "core" / "ops_doc.def"
 FUNCTION, METHOD, IN_PLACE, NN, PRIVATE = (1 << i for i in range(5))
 
-DOCUMENTED = re.findall(r'^OP_DOC\("(\w+)"', TABLE.read_text(), re.MULTILINE)
+DOCUMENTED = re.findall(r'^OP_DOC\("(\w+)"', TABLE.read_text(), re.MULTILINE) if TABLE.is_file() else []
+
+pytestmark = pytest.mark.skipif(not TABLE.is_file(), reason="these checks read the source tree")
 ROWS = defaultdict(list)
 for _row in _C.op_rows():
     if not _row["variants"] & PRIVATE:

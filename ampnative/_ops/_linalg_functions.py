@@ -217,7 +217,8 @@ class Eigh(Function):
             middle = turned if middle is None else middle + turned
         if middle is None:
             return None, None
-        return _matmul(_matmul(vectors, middle), transposed(vectors)), None
+        slope = _matmul(_matmul(vectors, middle), transposed(vectors))
+        return (slope + transposed(slope)) / 2, None  # of all slopes on symmetric matrices the symmetric one
 
 
 class Svd(Function):

@@ -33,7 +33,7 @@ def _check_wide(name: str, *tensors: Tensor) -> None:
 def _euclidean(x: Tensor, y: Tensor) -> Tensor:
     """|x|^2 - 2 x y + |y|^2: no memory for all differences, but what is close comes out inexact."""
     square = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1).unsqueeze(-2) - 2 * _C.functions.matmul(x, y.transpose(-1, -2))
-    apart = square > 0  # the root has no slope at 0
+    apart = ~(square <= 0)  # the root has no slope at 0; NaN stays
     return _C.functions.where(apart, _C.functions.where(apart, square, 1.0).sqrt(), 0.0)
 
 
@@ -94,6 +94,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(f"renorm: non-positive-norm not supported, but p is {p}")
     if maxnorm < 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    input.size(dim)  # IndexError for a dimension that is not there
     others = [d for d in range(input.dim()) if d != dim % input.dim()]
     (x,) = cast(wide(input.dtype), input)
     length = _norm(x, p, others, keepdim=True)

@@ -496,6 +496,9 @@ int run_NONZERO_TUPLE(OpCall *c) {
     if (!all) {
         return -1;
     }
+    if (c->row->op == OP_nonzero_tuple && !c->arg[1].i) {
+        return result_set(c, all);
+    }
     PyObject *tuple = PyTuple_New(all->v.shape[1]);
     for (int64_t d = 0; tuple && d < all->v.shape[1]; d++) {
         Arg arg[MAX_ARGS] = {arg_tensor(all), arg_int(1), arg_int(d)};

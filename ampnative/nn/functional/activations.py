@@ -102,8 +102,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half of ``input`` along ``dim``, times the sigmoid of the second half."""
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
-    dim = dim + input.dim() if dim < 0 else dim
     half, odd = divmod(input.size(dim), 2)
+    dim = dim % input.dim()
     if odd:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {2 * half + 1}")
     return _glu(input.narrow(dim, 0, half), input.narrow(dim, half, half))

@@ -117,11 +117,17 @@ void d_sinc(Back *b) {
 
 /* x log y, 0 where x is 0 */
 void d_xlogy(Back *b) {
-    if (NEED(0)) {
-        Tensor *none = op2(b, OP_logical_and, op1k(b, OP_eq, IN(0), 0.0), op1k(b, OP_le, IN(1), 0.0));
-        b->grad[0] = mul(b, b->g, op1(b, OP_log, fill_where(b, expand_like(b, IN(1), &b->node->out[0]), none, 1.0)));
+    if (!b->g) {
+        return;
     }
-    GRAD(1, mul(b, b->g, divide(b, IN(0), IN(1))));
+    /* both as they were in the product: promoted, and on its device */
+    Tensor *x = on_device(b, cast(b, IN(0), b->g->v.dtype), b->g->v.device);
+    Tensor *y = on_device(b, cast(b, IN(1), b->g->v.dtype), b->g->v.device);
+    if (NEED(0)) {
+        Tensor *none = op2(b, OP_logical_and, op1k(b, OP_eq, x, 0.0), op1k(b, OP_le, y, 0.0));
+        b->grad[0] = mul(b, b->g, op1(b, OP_log, fill_where(b, expand_like(b, y, &b->node->out[0]), none, 1.0)));
+    }
+    GRAD(1, mul(b, b->g, divide(b, x, y)));
 }
 
 /* x s(y) */

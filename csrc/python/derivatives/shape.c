@@ -74,6 +74,7 @@ static Tensor *unslice(Back *b, Tensor *g, int dim, int64_t start, int64_t lengt
     if (length == 0) {
         return zeros_meta(b, g, &IN_META(0));
     }
+    step = length == 1 ? 1 : step; /* however far the next would have been */
     int64_t room = size - start;
     Tensor *wide_g = dilate(b, g, dim, step);
     if (length * step > room) { /* zeros behind the last element stand over */
