@@ -33,8 +33,8 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 BOUND = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4}
 
 
-def _filled(lib: Any, *shape: int, scale: float = 1.0, dtype: Any = None) -> Any:
-    lib.manual_seed(sum(shape))
+def _filled(lib: Any, *shape: int, scale: float = 1.0, dtype: Any = None, seed: int = 0) -> Any:
+    lib.manual_seed(sum(shape) + seed)
     t = lib.randn(*shape) * scale
     return t if dtype is None else t.to(dtype)
 
@@ -68,7 +68,7 @@ def linear(batch: int, width: int, out: int, kind: str) -> Callable[[Any], Run]:
         lib.manual_seed(0)
         layer = lib.nn.Linear(width, out)
         x = _filled(lib, batch, width).requires_grad_()
-        g = _filled(lib, batch, out, dtype=getattr(lib, DTYPES[kind]))
+        g = _filled(lib, batch, out, dtype=getattr(lib, DTYPES[kind]), seed=1)
 
         def run() -> Any:
             layer.weight.grad = layer.bias.grad = x.grad = None
@@ -225,9 +225,9 @@ def cast(total: int, fresh: bool) -> Callable[[Any], Run]:
     return make
 
 
-def _with_backward(forward: Callable[[Any, Any], Any], *shape: int, **scale: float) -> Callable[[Any], Run]:
+def _with_backward(forward: Callable[[Any, Any], Any], *shape: int, scale: float = 1.0) -> Callable[[Any], Run]:
     def make(lib: Any) -> Run:
-        x = _filled(lib, *shape, **scale).requires_grad_()
+        x = _filled(lib, *shape, scale=scale).requires_grad_()
         g = None
 
         def run() -> Any:
@@ -235,7 +235,7 @@ def _with_backward(forward: Callable[[Any, Any], Any], *shape: int, **scale: flo
             x.grad = None
             y = forward(lib, x)
             if g is None:
-                g = lib.ones_like(y) if y.dim() == 0 else _filled(lib, *y.shape, dtype=y.dtype)
+                g = lib.ones_like(y) if y.dim() == 0 else _filled(lib, *y.shape, dtype=y.dtype, seed=1)
             y.backward(g)
             return x.grad
 
@@ -269,7 +269,7 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool) -> 
     """Forward and backward of scaled_dot_product_attention on bfloat16 (batch, heads, length, width)."""
     def make(lib: Any) -> Run:
         q, k, v = (_filled(lib, batch, heads, length, width, dtype=lib.bfloat16).requires_grad_() for _ in range(3))
-        g = _filled(lib, batch, heads, length, width, dtype=lib.bfloat16)
+        g = _filled(lib, batch, heads, length, width, dtype=lib.bfloat16, seed=1)
 
         def run() -> Any:
             q.grad = k.grad = v.grad = None
@@ -288,7 +288,7 @@ def convolution(kind: str) -> Callable[[Any], Run]:
         lib.manual_seed(0)
         layer = lib.nn.Conv2d(64, 64, 3, padding=1)
         x = _filled(lib, 32, 64, 56, 56).requires_grad_()
-        g = _filled(lib, 32, 64, 56, 56, dtype=getattr(lib, DTYPES[kind]))
+        g = _filled(lib, 32, 64, 56, 56, dtype=getattr(lib, DTYPES[kind]), seed=1)
 
         def run() -> Any:
             x.grad = layer.weight.grad = layer.bias.grad = None
@@ -312,7 +312,7 @@ def gpt2_block(kind: str) -> Callable[[Any], Run]:
         ln2, up, down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         parts = nn.ModuleList([ln1, qkv, proj, ln2, up, down])
         x = _filled(lib, 2, 512, width).requires_grad_()
-        g = _filled(lib, 2, 512, width)
+        g = _filled(lib, 2, 512, width, seed=1)
 
         def run() -> Any:
             for p in parts.parameters():
