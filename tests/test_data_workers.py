@@ -346,7 +346,6 @@ def test_batches_are_fetched_at_once():
     assert epoch(data.StackDataset(Many(2), Numbers(2)), batch_size=2) == [[[0, -1], [0.0, 1.0]]]
 
 
-@pytest.mark.skipif(not hasattr(torch, "multinomial"), reason="draws by multinomial")
 def test_weighted_random_sampler():
     """torch 2.15.0."""
     torch.manual_seed(0)

@@ -9,8 +9,7 @@ import threading
 from functools import partial
 from unittest import mock
 
-import pytest
-from golden_tools import IS_PYTORCH, dtype_name, missing, outcome, outcome_difference, records, resolve, torch
+from golden_tools import IS_PYTORCH, dtype_name, missing, not_there, outcome, outcome_difference, records, resolve, torch
 
 SHOWN_AS_IS = ("decorate_and_call", "in_thread", "decorate_generator")
 DEVICE_TYPES = ("cpu", "cuda")
@@ -184,6 +183,6 @@ class Replay:
 @records("autocast_state")
 def test_program(record):
     if record["as_if_cuda"] and not IS_PYTORCH and missing("cuda.emulate"):
-        pytest.skip("cuda.emulate not there")
+        not_there("cuda.emulate")
     with as_if_cuda(record["as_if_cuda"]):
         on_fresh_thread(lambda: Replay(record).run())

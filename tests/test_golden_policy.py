@@ -8,8 +8,7 @@ import contextlib
 import operator
 import warnings
 
-import pytest
-from golden_tools import IS_PYTORCH, dtype_name, promised_phrase, records, resolve, torch
+from golden_tools import IS_PYTORCH, dtype_name, not_there, promised_phrase, records, resolve, torch
 
 LONG = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
 SHORT = {v: k for k, v in LONG.items()}
@@ -135,7 +134,7 @@ def policys_dtype(record, device, dtypes, autocast):
 def replay(record, device):
     function = function_of(record["path"])
     if function is None:
-        pytest.skip(f"{record['path']} not there")
+        not_there(record["path"])
     on = contextlib.nullcontext() if device == "cpu" or IS_PYTORCH else torch.cuda.emulate()
     wrong = []
     with on:

@@ -1,7 +1,6 @@
 """rng.json: what a seed gives, call by call; every call goes on in the stream where the one before ended."""
 
-import pytest
-from golden_tools import array_from_bits, assert_bits, bits, dtype_name, missing, records, torch
+from golden_tools import array_from_bits, assert_bits, bits, dtype_name, missing, not_there, records, torch
 
 # Layers and samplers that do not exist yet: their absence is reported; everything else must exist.
 LATER = {"embedding_init": "nn.Embedding", "multinomial": "multinomial"}
@@ -70,7 +69,7 @@ def assert_match(got, spec, where):
 def test_stream(record):
     absent = missing(*{LATER[c["call"]] for c in record["calls"] if c["call"] in LATER})
     if absent:
-        pytest.skip(f"{', '.join(absent)} not there")
+        not_there(", ".join(absent))
     torch.manual_seed(record["seed"])
     for number, spec in enumerate(record["calls"]):
         where = f"call {number} {spec['call']} {spec.get('args')}"
