@@ -103,9 +103,6 @@ typedef void (*NarrowFn)(char *dst, int64_t dst_row, const float *src, int64_t s
 WidenFn gemm_widen(int dtype, InputRounding rounding);
 NarrowFn gemm_narrow(int dtype);
 
-/* dst (cols, rows) = the transpose of src (rows, cols). */
-void gemm_transpose(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols);
-
 /* A matrix to read blocks from, in bytes. */
 typedef struct Source {
     const char *data;

@@ -10,9 +10,10 @@
 
 /* ------------------------------------------------------------------ transposes */
 
-static void transpose_any(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols) {
+/* Matrices of 32-bit words, which are moved and never computed with: floats, or pairs of bfloat16. Strides in bytes, any alignment. */
+static void transpose_any(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++) dst[j * dst_row + i] = src[i * src_row + j];
+        for (int64_t j = 0; j < cols; j++) memcpy(dst + j * dst_row + 4 * i, src + i * src_row + 4 * j, 4);
 }
 
 #if defined(__x86_64__)
@@ -21,10 +22,10 @@ static void transpose_any(float *dst, int64_t dst_row, const float *src, int64_t
  *     unpack          a0 b0 a1 b1 | a4 b4 a5 b5        of rows a, b (and c, d)
  *     unpack 64 bit   a0 b0 c0 d0 | a4 b4 c4 d4
  *     halves          a0 b0 c0 d0 e0 f0 g0 h0 */
-__attribute__((target("avx2"))) static void transpose_8x8(float *dst, int64_t dst_row, const float *src, int64_t src_row) {
+__attribute__((target("avx2"))) static void transpose_8x8(char *dst, int64_t dst_row, const char *src, int64_t src_row) {
     __m256 r[8], t[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(src + i * src_row);
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps((const float *)(const void *)(src + i * src_row));
 #pragma GCC unroll 4
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
@@ -39,24 +40,105 @@ __attribute__((target("avx2"))) static void transpose_8x8(float *dst, int64_t ds
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(dst + i * dst_row, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(dst + (i + 4) * dst_row, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+        _mm256_storeu_ps((float *)(void *)(dst + i * dst_row), _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps((float *)(void *)(dst + (i + 4) * dst_row), _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
 }
 
-static void transpose_by_8(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols) {
+static void transpose_by_8(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
     int64_t i = 0;
     for (; i + 8 <= rows; i += 8) {
         int64_t j = 0;
-        for (; j + 8 <= cols; j += 8) transpose_8x8(dst + j * dst_row + i, dst_row, src + i * src_row + j, src_row);
-        transpose_any(dst + j * dst_row + i, dst_row, src + i * src_row + j, src_row, 8, cols - j);
+        for (; j + 8 <= cols; j += 8) transpose_8x8(dst + j * dst_row + 4 * i, dst_row, src + i * src_row + 4 * j, src_row);
+        transpose_any(dst + j * dst_row + 4 * i, dst_row, src + i * src_row + 4 * j, src_row, 8, cols - j);
     }
-    transpose_any(dst + i, dst_row, src + i * src_row, src_row, rows - i, cols);
+    transpose_any(dst + 4 * i, dst_row, src + i * src_row, src_row, rows - i, cols);
+}
+
+#define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl")))
+#define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
+
+AVX512_INLINE __mmask16 first16(int64_t n) { return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1); }
+
+/* 16x16 in registers, rows to columns: as 8x8 within 128-bit quarters, then the quarters themselves change places, pairs of them and
+ * pairs of pairs. */
+AVX512_INLINE void transpose_16_registers(__m512i r[16]) {
+    __m512i t[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* Stores the first `cols` registers, `rows` words of each. */
+AVX512_INLINE void store_16_registers(char *dst, int64_t dst_row, const __m512i r[16], int64_t rows, int64_t cols) {
+    const __mmask16 m = first16(rows);
+    if (cols >= 16) {
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; j++) _mm512_mask_storeu_epi32(dst + j * dst_row, m, r[j]);
+        return;
+    }
+    _Alignas(64) char held[16 * 64];
+#pragma GCC unroll 16
+    for (int j = 0; j < 16; j++) _mm512_store_si512(held + j * 64, r[j]);
+    for (int64_t j = 0; j < cols; j++) _mm512_mask_storeu_epi32(dst + j * dst_row, m, _mm512_load_si512(held + j * 64));
+}
+
+/* Bytes: so many rows at once are more streams than the machine follows by itself. */
+enum { AHEAD = 128 };
+
+AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
+    for (int64_t j = 0; j < cols; j += 16) {
+        const __mmask16 m = first16(cols - j);
+        for (int64_t i = 0; i < rows; i += 16) {
+            const char *from = src + i * src_row + 4 * j;
+            __m512i r[16];
+            if (rows - i >= 16) {
+#pragma GCC unroll 16
+                for (int l = 0; l < 16; l++) {
+                    _mm_prefetch((const char *)((uintptr_t)(from + l * src_row) + AHEAD), _MM_HINT_T0);
+                    r[l] = _mm512_maskz_loadu_epi32(m, from + l * src_row);
+                }
+            } else {
+#pragma GCC unroll 16
+                for (int l = 0; l < 16; l++)
+                    r[l] = _mm512_maskz_loadu_epi32(l < rows - i ? m : 0, from + (l < rows - i ? l : 0) * src_row);
+            }
+            transpose_16_registers(r);
+            store_16_registers(dst + j * dst_row + 4 * i, dst_row, r, rows - i, cols - j);
+        }
+    }
 }
 #endif
 
-void gemm_transpose(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols) {
+static void transpose_words(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
 #if defined(__x86_64__)
+    if (amp_isa() >= ISA_AVX512) {
+        transpose_by_16(dst, dst_row, src, src_row, rows, cols);
+        return;
+    }
     if (amp_isa() >= ISA_AVX2) {
         transpose_by_8(dst, dst_row, src, src_row, rows, cols);
         return;
@@ -70,6 +152,10 @@ void gemm_transpose(float *dst, int64_t dst_row, const float *src, int64_t src_r
 enum { SIDE = 32 }; /* a dense-along-rows source is widened and transposed in squares of this side, 4 KiB */
 
 static void load_transposed(float *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t cols) {
+    if (src->dtype == AMP_FLOAT32 && src->rounding == INPUT_IEEE) { /* nothing to widen */
+        transpose_words((char *)dst, 4 * dst_row, src->data, src->col, cols, rows);
+        return;
+    }
     const WidenFn widen = gemm_widen(src->dtype, src->rounding);
     float square[SIDE * SIDE];
     for (int64_t j = 0; j < cols; j += SIDE) {
@@ -77,7 +163,7 @@ static void load_transposed(float *dst, int64_t dst_row, const Source *src, int6
         for (int64_t i = 0; i < rows; i += SIDE) {
             const int64_t height = rows - i < SIDE ? rows - i : SIDE;
             widen(square, SIDE, src->data + j * src->col + i * src->row, src->col, width, height);
-            gemm_transpose(dst + i * dst_row + j, dst_row, square, SIDE, width, height);
+            transpose_words((char *)(dst + i * dst_row + j), 4 * dst_row, (char *)square, 4 * SIDE, width, height);
         }
     }
 }
@@ -127,8 +213,7 @@ static void zip_any(char *dst, const char *low, const char *high, int64_t cols) 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512bw,avx512vl"))) static void zip_avx512(char *dst, const char *low, const char *high,
-                                                                            int64_t cols) {
+AVX512 static void zip_avx512(char *dst, const char *low, const char *high, int64_t cols) {
     for (int64_t j = 0; j < cols; j += 16) {
         const __mmask16 m = cols - j < 16 ? (__mmask16)((1u << (cols - j)) - 1) : (__mmask16)0xffff;
         __m512i pair = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, low + 2 * j));
@@ -149,31 +234,24 @@ static void zip(char *dst, const char *low, const char *high, int64_t cols) {
     zip_any(dst, low, high, cols);
 }
 
-/* `k` neighbours, closed with zero to a whole pair. */
-static void copy_pairs(char *dst, const char *src, int64_t k) {
-    memcpy(dst, src, (size_t)k * 2);
-    if (k & 1) memset(dst + k * 2, 0, 2);
+/* The last of an odd number of neighbours, paired with zero; `at` points to where its pair goes, row by row. */
+static void close_pairs(char *at, int64_t step, const char *last, int64_t last_step, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++) {
+        const uint32_t pair = pair_of(last + i * last_step, NULL);
+        memcpy(at + i * step, &pair, sizeof pair);
+    }
 }
 
-/* In both functions one of the two dense cases goes through a square of pairs, because pairs are 32 bits wide and are transposed as
- * floats are: moved, never computed with. */
-void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols) {
-    float square[SIDE * SIDE];
-    if (src->row == 2 && src->col != 2) {
-        for (int64_t i = 0; i < k; i += 2 * SIDE) {
-            const int64_t depth = k - i < 2 * SIDE ? k - i : 2 * SIDE;
-            for (int64_t j = 0; j < cols; j += SIDE) {
-                const int64_t width = cols - j < SIDE ? cols - j : SIDE;
-                for (int64_t l = 0; l < width; l++)
-                    copy_pairs((char *)(square + l * SIDE), src->data + i * 2 + (j + l) * src->col, depth);
-                gemm_transpose((float *)dst + i / 2 * dst_row + j, dst_row, square, SIDE, width, (depth + 1) / 2);
-            }
-        }
+void gemm_load_pairs_down(void *dst_data, int64_t dst_row, const Source *src, int64_t k, int64_t cols) {
+    char *dst = dst_data;
+    if (src->row == 2 && src->col != 2) { /* pairs lie beside each other */
+        transpose_words(dst, 4 * dst_row, src->data, src->col, cols, k / 2);
+        if (k & 1) close_pairs(dst + k / 2 * 4 * dst_row, 4, src->data + (k - 1) * 2, src->col, cols);
         return;
     }
     for (int64_t i = 0; i < k; i += 2) {
         const char *low = src->data + i * src->row, *high = i + 1 < k ? low + src->row : NULL;
-        char *to = (char *)((float *)dst + i / 2 * dst_row);
+        char *to = dst + i / 2 * 4 * dst_row;
         if (src->col == 2) {
             zip(to, low, high, cols);
             continue;
@@ -182,19 +260,45 @@ void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t
     }
 }
 
-void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k) {
-    float square[SIDE * SIDE];
+#if defined(__x86_64__)
+/* Rows lie beside each other: 16 rows of 16 pairs are zipped from 32 lines into registers and turned. */
+AVX512 static void turn_pairs_avx512(char *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k) {
+    for (int64_t j = 0; j < k; j += 32) {
+        for (int64_t i = 0; i < rows; i += 16) {
+            const __mmask16 m = first16(rows - i);
+            const char *from = src->data + j * src->col + 2 * i;
+            __m512i r[16];
+#pragma GCC unroll 16
+            for (int l = 0; l < 16; l++) {
+                const __mmask16 low = j + 2 * l < k ? m : 0, high = j + 2 * l + 1 < k ? m : 0;
+                const char *p = low ? from + 2 * l * src->col : from, *q = high ? p + src->col : p;
+                r[l] = _mm512_or_si512(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low, p)),
+                                       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high, q)), 16));
+            }
+            transpose_16_registers(r);
+            store_16_registers(dst + i * 4 * dst_row + 2 * j, 4 * dst_row, r, (k - j + 1) / 2, rows - i);
+        }
+    }
+}
+#endif
+
+void gemm_load_pairs_along(void *dst_data, int64_t dst_row, const Source *src, int64_t rows, int64_t k) {
+    char *dst = dst_data;
     if (src->col == 2) {
-        for (int64_t i = 0; i < rows; i++) copy_pairs((char *)((float *)dst + i * dst_row), src->data + i * src->row, k);
+        for (int64_t i = 0; i < rows; i++) memcpy(dst + i * 4 * dst_row, src->data + i * src->row, (size_t)k / 2 * 4);
+        if (k & 1) close_pairs(dst + k / 2 * 4, 4 * dst_row, src->data + (k - 1) * 2, src->row, rows);
         return;
     }
-    for (int64_t j = 0; j < k; j += 2 * SIDE) {
-        const int64_t depth = k - j < 2 * SIDE ? k - j : 2 * SIDE;
-        for (int64_t i = 0; i < rows; i += SIDE) {
-            const int64_t height = rows - i < SIDE ? rows - i : SIDE;
-            const Source across = {src->data + i * src->row + j * src->col, src->col, src->row, src->dtype, src->rounding};
-            gemm_load_pairs_down(square, SIDE, &across, depth, height);
-            gemm_transpose((float *)dst + i * dst_row + j / 2, dst_row, square, SIDE, (depth + 1) / 2, height);
+#if defined(__x86_64__)
+    if (src->row == 2 && amp_isa() >= ISA_AVX512) {
+        turn_pairs_avx512(dst, dst_row, src, rows, k);
+        return;
+    }
+#endif
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < k; j += 2) {
+            const char *low = src->data + i * src->row + j * src->col;
+            zip_any(dst + (i * dst_row + j / 2) * 4, low, j + 1 < k ? low + src->col : NULL, 1);
         }
     }
 }
