@@ -1,5 +1,6 @@
 """einsum and other products, distances, norms of matrices: against NumPy, in every dtype, strided, empty, on both devices."""
 
+import contextlib
 import itertools
 import math
 
@@ -169,6 +170,61 @@ def test_products_round_once(dtype, seed):
     norms = np.linalg.norm(em, axis=1, keepdims=True)
     close(torch.renorm(m, 2, 0, 1.0), em * np.where(norms > 1, 1 / (norms + 1e-7), 1))
     close(torch._addmm_activation(w, y[0].t().contiguous()[:3, :3], made(3, 5)[0] * 0), np.maximum(np.broadcast_to(ew, (3, 5)), 0))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_cast_weights_are_values_of_the_16_bit_type(device, dtype):
+    """However the cast's gradient comes about: in fp32 at once, or by way of the cast's own node where somebody looks at it."""
+    with torch.cuda.emulate() if device == "cuda" else contextlib.nullcontext():
+        torch.manual_seed(0)
+        x = torch.randn(9, 33, device=device)
+        layer = nn.Linear(33, 21, device=device)
+        g = torch.randn(9, 21, device=device).to(dtype)
+        seen = []
+
+        def step(look=None, uses=1, **how):
+            layer.zero_grad()
+            with torch.autocast(device, dtype=dtype, enabled=look is None):
+                if look is None:
+                    y = layer(x)
+                    for i in range(1, uses):
+                        y = y + layer(x * i)
+                else:
+                    weight = layer.weight.to(dtype)
+                    look(weight)
+                    y = F.linear(x.to(dtype), weight, layer.bias.to(dtype))
+            y.backward(g, **how)
+            return layer.weight.grad.detach().clone()
+
+        plain = step()
+        assert plain.dtype == torch.float32 and torch.equal(plain, plain.to(dtype).float())
+        close(plain.to(dtype), (g.double().t() @ x.to(dtype).double()).cpu().numpy(), float(plain.abs().max()))
+        assert torch.equal(plain, step(lambda weight: None))
+        assert torch.equal(plain, step(lambda weight: weight.register_hook(lambda g: seen.append(g.dtype)))) and seen == [dtype]
+        assert torch.equal(plain * 2, step(lambda weight: weight.register_hook(lambda g: g * 2)))
+        assert torch.equal(plain, step(lambda weight: seen.append(weight) or weight.retain_grad()))
+        assert seen[-1].grad.dtype == dtype and torch.equal(seen[-1].grad.float(), plain)
+        assert torch.equal(plain, step(create_graph=True))
+        assert torch.equal(plain, step(retain_graph=True))
+        # Two uses share the cast: their gradients meet in 16 bits.
+        both = step(uses=2)
+        assert torch.equal(both, both.to(dtype).float()) and torch.equal(both, step(uses=2, create_graph=True))
+        # On top of what is there already, in fp32.
+        for _ in range(2):
+            with torch.autocast(device, dtype=dtype):
+                y = layer(x)
+            y.backward(g)
+        assert torch.equal(layer.weight.grad, both + plain + plain)
+
+
+def test_a_second_pass_over_cast_weights_is_refused():
+    layer, x = nn.Linear(8, 8), torch.randn(4, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+    y.float().sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.float().sum().backward()
 
 
 def test_tensordot_and_inner():

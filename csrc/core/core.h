@@ -78,6 +78,7 @@ typedef struct Numerics {
     uint8_t fp16_accumulate; /* 1: fp16 products accumulate in fp16 */
     uint8_t split_k;         /* partial sums, 1 = one chain */
     uint8_t round_partials;  /* 1: the partial sums are rounded to the 16-bit type before they are added */
+    uint8_t round_result;    /* 1: a result wider than the 16-bit operands holds values of their type */
 } Numerics;
 
 enum { AMP_MAX_IN = 5, AMP_MAX_OUT = 3, AMP_MAX_NUM = 4 };

@@ -191,8 +191,10 @@ static void store_tile(const Strip *s, char *tile, int64_t pitch, int64_t row, i
         const Run *r = &s->target.run[i];
         const int64_t first = conv_max(r->at, column), past = conv_min(r->at + r->n, column + columns);
         if (first >= past) continue;
-        const Matrix m = {data + (r->from + (first - r->at) * to->step[2] + channel * to->channel) * item, 0, to->channel,
-                          to->step[2], to->dtype};
+        const Matrix m = {.data = data + (r->from + (first - r->at) * to->step[2] + channel * to->channel) * item,
+                          .row = to->channel,
+                          .col = to->step[2],
+                          .dtype = to->dtype};
         gemm_store_block(&m, 0, 0, 0, tile + (first - column) * p->size, pitch, rows, past - first);
     }
 }

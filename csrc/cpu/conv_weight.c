@@ -156,9 +156,9 @@ static void store(const Unit *u) {
     const Conv *c = p->c;
     for (int64_t i = 0; i < u->rows; i++) {
         const int64_t tap = (u->row + i) / c->in_channels, channel = (u->row + i) % c->in_channels;
-        const Matrix m = {c->w, 0, 0, c->in_channels * c->taps, c->dtype};
         const int64_t first = (u->group * c->out_channels + u->column) * c->in_channels * c->taps + channel * c->taps + tap;
-        const Matrix to = {m.data + first * (int64_t)amp_itemsize(c->dtype), 0, 0, m.col, m.dtype};
+        const Matrix to = {
+            .data = c->w + first * (int64_t)amp_itemsize(c->dtype), .col = c->in_channels * c->taps, .dtype = c->dtype};
         gemm_store_block(&to, 0, 0, 0, u->sum + i * COLUMNS * p->size, COLUMNS, 1, u->columns);
     }
 }

@@ -258,8 +258,8 @@ static void choose_places(Gemm *g) {
     const bool crowded = a->col == 1 && a->row * g->size % 1024 == 0 && p->k > 64 && p->m > 8;
     g->a_in_place = plain && aligned(a, g->size) && !crowded && (p->m * p->k <= IN_PLACE || p->n <= g->width);
     g->b_in_place = plain && aligned(b, g->size) && b->col == 1 && (p->n * p->k <= IN_PLACE || p->m <= g->micro->rows);
-    g->direct = !p->d.data && p->alpha.f == 1 && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) && c->col == 1 &&
-                aligned(c, g->size);
+    g->direct = !p->d.data && p->alpha.f == 1 && !c->via && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) &&
+                c->col == 1 && aligned(c, g->size);
     if (g->pairs) { /* rows of a are pairs already, if they start on one */
         g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0 && aligned(a, 4) && a->row % 512 &&
                         (p->m * p->k <= IN_PLACE || p->n <= g->width);

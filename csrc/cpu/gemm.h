@@ -16,6 +16,7 @@ typedef struct Matrix {
     char *data; /* NULL: absent */
     int64_t batch, row, col;
     int dtype;
+    int via; /* of a result: the 16-bit dtype that values are rounded to on their way to a wider one; 0: none */
 } Matrix;
 
 /* c = alpha * a @ b + beta * d with a (m, k), b (k, n), c and d (m, n). d is absent if beta is 0. */
@@ -102,6 +103,8 @@ typedef void (*WidenFn)(float *dst, int64_t dst_row, const char *src, int64_t sr
 typedef void (*NarrowFn)(char *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows, int64_t cols);
 WidenFn gemm_widen(int dtype, InputRounding rounding);
 NarrowFn gemm_narrow(int dtype);
+/* Rows of fp32, rounded to the values of a 16-bit dtype. */
+WidenFn gemm_round(int dtype);
 
 /* A matrix to read blocks from, in bytes. */
 typedef struct Source {
@@ -120,7 +123,7 @@ void gemm_load_block(void *dst, int64_t dst_row, const Source *src, int64_t rows
 void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols);
 void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
 
-/* dst[i][j] = src[i][j], rounded once; dst has any strides. */
+/* dst[i][j] = src[i][j], rounded once (to dst->via, if that is set); dst has any strides. */
 void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,
                       int64_t cols);
 

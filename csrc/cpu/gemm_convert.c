@@ -33,6 +33,7 @@ WIDEN_ANY(widen_e5m2, 1, gemm_load(p, AMP_FLOAT8_E5M2))
 WIDEN_ANY(widen_e4m3, 1, gemm_load(p, AMP_FLOAT8_E4M3FN))
 WIDEN_ANY(widen_tf32, 4, gemm_round_input(gemm_load(p, AMP_FLOAT32), INPUT_TF32))
 WIDEN_ANY(widen_f32_as_bf16, 4, gemm_round_input(gemm_load(p, AMP_FLOAT32), INPUT_BF16))
+WIDEN_ANY(round_f16, 4, amp_f16_to_f32(amp_f32_to_f16(gemm_load(p, AMP_FLOAT32))))
 WIDEN_ROWS(widen_f32, , { memcpy(dst, src, (size_t)cols * 4); })
 
 NARROW_ANY(narrow_f16, 2, AMP_FLOAT16)
@@ -69,6 +70,10 @@ AVX2_INLINE __m256i bf16_bits8(__m256 f) {
 AVX2_INLINE __m256 load8_f32_as_bf16(const char *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(bf16_bits8(_mm256_loadu_ps((const float *)(const void *)p)), 16));
 }
+AVX2_INLINE __m256 round8_f16(const char *p) {
+    const __m256 f = _mm256_loadu_ps((const float *)(const void *)p);
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
+}
 AVX2_INLINE void store8_f16(char *p, __m256 f) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }
@@ -93,6 +98,7 @@ WIDEN_AVX2(widen_f16_avx2, 2, load8_f16, widen_f16)
 WIDEN_AVX2(widen_bf16_avx2, 2, load8_bf16, widen_bf16)
 WIDEN_AVX2(widen_tf32_avx2, 4, load8_tf32, widen_tf32)
 WIDEN_AVX2(widen_f32_as_bf16_avx2, 4, load8_f32_as_bf16, widen_f32_as_bf16)
+WIDEN_AVX2(round_f16_avx2, 4, round8_f16, round_f16)
 NARROW_AVX2(narrow_f16_avx2, store8_f16, narrow_f16)
 NARROW_AVX2(narrow_bf16_avx2, store8_bf16, narrow_bf16)
 
@@ -122,6 +128,9 @@ AVX512_INLINE __m512i bf16_bits16(__m512 f) {
 AVX512_INLINE __m512 load16_f32_as_bf16(const char *p, __mmask16 m) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(bf16_bits16(_mm512_maskz_loadu_ps(m, p)), 16));
 }
+AVX512_INLINE __m512 round16_f16(const char *p, __mmask16 m) {
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, p), _MM_FROUND_TO_NEAREST_INT));
+}
 AVX512_INLINE void store16_f32(char *p, __mmask16 m, __m512 f) { _mm512_mask_storeu_ps(p, m, f); }
 AVX512_INLINE void store16_f16(char *p, __mmask16 m, __m512 f) {
     _mm256_mask_storeu_epi16(p, m, _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
@@ -149,6 +158,7 @@ WIDEN_AVX512(widen_f16_avx512, 2, load16_f16)
 WIDEN_AVX512(widen_bf16_avx512, 2, load16_bf16)
 WIDEN_AVX512(widen_tf32_avx512, 4, load16_tf32)
 WIDEN_AVX512(widen_f32_as_bf16_avx512, 4, load16_f32_as_bf16)
+WIDEN_AVX512(round_f16_avx512, 4, round16_f16)
 NARROW_AVX512(narrow_f32_avx512, 4, store16_f32)
 NARROW_AVX512(narrow_f16_avx512, 2, store16_f16)
 NARROW_AVX512(narrow_bf16_avx512, 2, store16_bf16)
@@ -171,6 +181,11 @@ WidenFn gemm_widen(int dtype, InputRounding rounding) {
     if (rounding == INPUT_TF32) return LEVELS(widen_tf32, widen_tf32_avx2, widen_tf32_avx512);
     if (rounding == INPUT_BF16) return LEVELS(widen_f32_as_bf16, widen_f32_as_bf16_avx2, widen_f32_as_bf16_avx512);
     return LEVELS(widen_f32, widen_f32, widen_f32_avx512);
+}
+
+WidenFn gemm_round(int dtype) {
+    if (dtype == AMP_BFLOAT16) return gemm_widen(AMP_FLOAT32, INPUT_BF16);
+    return LEVELS(round_f16, round_f16_avx2, round_f16_avx512);
 }
 
 NarrowFn gemm_narrow(int dtype) {

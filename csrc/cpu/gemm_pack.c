@@ -310,6 +310,21 @@ static void store_doubles(char *p, const Matrix *dst, const double *src, int64_t
         for (int64_t j = 0; j < cols; j++) memcpy(p + (i * dst->row + j * dst->col) * 8, src + i * src_row + j, 8);
 }
 
+/* To fp32 through dst->via. */
+static void store_rounded(char *p, const Matrix *dst, const float *src, int64_t src_row, int64_t rows, int64_t cols) {
+    const WidenFn round = gemm_round(dst->via);
+    if (dst->col == 1 && ((uintptr_t)p & 3) == 0) {
+        round((float *)(void *)p, dst->row, (const char *)src, src_row * 4, rows, cols);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            float rounded;
+            round(&rounded, 0, (const char *)(src + i * src_row + j), 0, 1, 1);
+            memcpy(p + (i * dst->row + j * dst->col) * 4, &rounded, 4);
+        }
+}
+
 void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,
                       int64_t cols) {
     const int64_t size = (int64_t)amp_itemsize(dst->dtype);
@@ -317,6 +332,8 @@ void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col
     char *p = gemm_at(dst, batch, row, col);
     if (dst->dtype == AMP_FLOAT64) {
         store_doubles(p, dst, src, src_row, rows, cols);
+    } else if (dst->via) {
+        store_rounded(p, dst, from, src_row, rows, cols);
     } else if (dst->col == 1) {
         gemm_narrow(dst->dtype)(p, dst->row * size, from, src_row, rows, cols);
     } else {

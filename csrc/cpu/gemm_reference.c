@@ -11,7 +11,8 @@ static bool is_zero(Number x) { return x.f == 0 && (x.kind != NUMBER_COMPLEX || 
 
 static Matrix matrix_of(const View *v) {
     const int64_t *stride = v->stride + v->ndim - 2;
-    return (Matrix){v->data, v->ndim == 3 ? v->stride[0] : 0, stride[0], stride[1], v->dtype};
+    return (Matrix){
+        .data = v->data, .batch = v->ndim == 3 ? v->stride[0] : 0, .row = stride[0], .col = stride[1], .dtype = v->dtype};
 }
 
 Status gemm_describe(const Call *call, Product *p) {
@@ -30,6 +31,7 @@ Status gemm_describe(const Call *call, Product *p) {
         .numerics = call->numerics,
     };
     if (d && !is_zero(p->beta)) p->d = matrix_of(d);
+    if (call->numerics.round_result && amp_is_16bit(a->dtype) && c->dtype == AMP_FLOAT32) p->c.via = a->dtype;
     return AMP_OK;
 }
 
@@ -77,7 +79,7 @@ static float element32(const Product *p, const char *a, const char *b) {
 static void store32(const Product *p, const char *a, const char *b, const char *d, char *c) {
     float r = (float)p->alpha.f * element32(p, a, b);
     if (d) r += (float)p->beta.f * gemm_load(d, p->d.dtype);
-    gemm_store(c, p->c.dtype, r);
+    gemm_store(c, p->c.dtype, p->c.via ? round_to(r, p->c.via) : r);
 }
 
 static void store64(const Product *p, const char *a, const char *b, const char *d, char *c) {

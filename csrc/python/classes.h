@@ -45,5 +45,5 @@ void frame_begin(struct Back *b);
 int frame_end(OpCall *c, struct Back *b, Tensor *result);
 #define AMP_BACKEND_SLOT(device, slot) (amp_backend[device] ? amp_backend[device]->slot : NULL)
 /* out = a @ b by the gemm slot on 2-d views, not recorded; `precision`: the call's own, or ARG_NONE. 0 or -1. */
-int raw_product(const View *a, const View *b, View *out, const Arg *precision, const char *name);
+int raw_product(const View *a, const View *b, View *out, const Arg *precision, bool rounded, const char *name);
 #endif

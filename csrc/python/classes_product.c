@@ -78,7 +78,7 @@ static int plain_product(const OpCall *c, const View *a, const View *b, View *ou
     return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, c->row->name);
 }
 
-int raw_product(const View *a, const View *b, View *out, const Arg *precision, const char *name) {
+int raw_product(const View *a, const View *b, View *out, const Arg *precision, bool rounded, const char *name) {
     if (amp_mode & MODE_OBSERVER && observer_product(a, b, out) < 0) {
         return -1;
     }
@@ -91,6 +91,7 @@ int raw_product(const View *a, const View *b, View *out, const Arg *precision, c
     if (status) {
         return amp_raise(status, name);
     }
+    numerics.round_result = rounded;
     return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, name);
 }
 

@@ -39,6 +39,7 @@ typedef struct Task {
     bool scaled;      /* a scaled loss has been passed: what is accumulated from here on carries its scale */
     float loss_scale; /* NaN: of several losses with different scales */
     Node *slices;     /* while the node inside it runs */
+    uint32_t rounded; /* of the node that ran last: Back.rounded */
     Capture *capture;
     int ncapture;
 } Task;
@@ -277,59 +278,6 @@ static int add_gradient(const Task *t, Tensor **sum, Tensor *g) {
     return total ? 0 : -1;
 }
 
-/* A hook may replace a gradient by another of the same shape, dtype and device. */
-static int check_replacement(PyObject *hook, const Tensor *g, const Tensor *with) {
-    bool size = g->v.ndim == with->v.ndim && !memcmp(g->v.shape, with->v.shape, (size_t)g->v.ndim * sizeof(int64_t));
-    if (size && g->v.dtype == with->v.dtype && g->v.device == with->v.device) {
-        return 0;
-    }
-    PyObject *name = PyObject_GetAttrString(hook, "__name__");
-    if (!name) {
-        PyErr_Clear();
-        name = PyObject_Repr(hook);
-    }
-    PyObject *was = tensor_describe(g), *got = tensor_describe(with);
-    if (name && was && got) {
-        PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the %s of value: it was a %U, the hook returned a %U", name,
-                     size ? "type" : "size", was, got);
-    }
-    Py_XDECREF(name);
-    Py_XDECREF(was);
-    Py_XDECREF(got);
-    return -1;
-}
-
-/* Runs hooks (dict id -> callable) on *g; a hook may return a replacement. */
-static int run_hooks(PyObject *hooks, Tensor **g) {
-    PyObject *list = PyDict_Values(hooks);
-    Py_ssize_t n = list ? PyList_GET_SIZE(list) : -1;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), (PyObject *)*g);
-        if (!result) {
-            n = -1;
-            break;
-        }
-        if (result == Py_None) {
-            Py_DECREF(result);
-            continue;
-        }
-        if (!tensor_check(result)) {
-            PyErr_Format(PyExc_TypeError, "a gradient hook must return a Tensor or None, not %s", Py_TYPE(result)->tp_name);
-            Py_DECREF(result);
-            n = -1;
-            break;
-        }
-        if (check_replacement(PyList_GET_ITEM(list, i), *g, (Tensor *)result) < 0) {
-            Py_DECREF(result);
-            n = -1;
-            break;
-        }
-        Py_SETREF(*g, (Tensor *)result);
-    }
-    Py_XDECREF(list);
-    return n < 0 ? -1 : 0;
-}
-
 /* A copy of g in the leaf's order of dimensions; not recorded. */
 static Tensor *gradient_copy(const Tensor *leaf, const Tensor *g) {
     Tensor *copy = tensor_new(g->v.ndim, g->v.shape, g->v.dtype, g->v.device);
@@ -416,7 +364,7 @@ static int finish_leaf(Task *t, TaskSlot *s) {
     if (!sum || !*sum) {
         return sum ? 0 : -1;
     }
-    if (leaf->meta && leaf->meta->hooks && run_hooks(leaf->meta->hooks, sum) < 0) {
+    if (leaf->meta && leaf->meta->hooks && engine_run_hooks(leaf->meta->hooks, sum) < 0) {
         return -1;
     }
     capture(t, s->key, 0, *sum);
@@ -534,18 +482,47 @@ done:
     return failed;
 }
 
-static int apply_row(const Task *t, Node *n, Tensor **g_out, Tensor **grad) {
+bool engine_takes_rounded(const Back *b, int i) {
+    const Task *t = b->task;
+    const Node *n = b->node, *cast = (const Node *)n->edge[i].to;
+    if (!cast || Py_TYPE(cast) != amp_state.node_type || cast->op != OP_to_copy || t->create_graph || t->ncapture || t->slices ||
+        amp_mode & MODE_OBSERVER || cast->pre_hooks || cast->retain) {
+        return false;
+    }
+    const TensorMeta *narrow = &n->in[i], *wide = &cast->in[0];
+    if (!amp_is_16bit(narrow->dtype) || wide->dtype != AMP_FLOAT32 || narrow->device != wide->device) {
+        return false;
+    }
+    const TaskSlot *s = &t->slot[find_slot(t, (PyObject *)(uintptr_t)cast)];
+    /* Nobody else adds to it in 16 bits, and no node would run between the two: sums keep their order. */
+    return s->waiting == 1 && (!s->sum || !s->sum[0]) && (!t->nheap || seq_of(t, t->heap[0]) < cast->seq);
+}
+
+/* The gradient of input i is what the cast below it would make of it. */
+static int deliver_below_cast(Task *t, const Edge *e, Tensor *g) {
+    Node *cast = (Node *)e->to;
+    t->slot[find_slot(t, e->to)].waiting = 0;
+    int failed = deliver(t, &cast->edge[0], &cast->in[0], g, true);
+    if (!t->keep_graph && !failed) {
+        node_release(cast);
+    }
+    return failed;
+}
+
+static int apply_row(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
     Back b = {.node = n,
               .slices = t->slices,
               .g_out = g_out,
               .g = g_out[0],
               .grad = grad,
+              .task = t,
               .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
     b.owned = b.inline_owned;
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
     f(&b);
     int failed = b.failed || PyErr_Occurred() ? -1 : 0;
+    t->rounded = b.rounded;
     for (int i = 0; i < n->nin; i++) {
         Py_XINCREF(grad[i]);
     }
@@ -574,7 +551,7 @@ static int before_node(Task *t, Node *n, Tensor **sum) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(n->pre_hooks); i++) {
             PyObject *pair = PyList_GET_ITEM(n->pre_hooks, i);
             long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
-            if (sum[nr] && run_hooks(PyTuple_GET_ITEM(pair, 1), &sum[nr]) < 0) {
+            if (sum[nr] && engine_run_hooks(PyTuple_GET_ITEM(pair, 1), &sum[nr]) < 0) {
                 return -1;
             }
         }
@@ -627,6 +604,7 @@ static int run_node(Task *t, int64_t i) {
         return -1;
     }
     int failed = 0;
+    t->rounded = 0;
     if (any && wanted) {
         if (n->state & NODE_LOSS_SCALED) {
             t->loss_scale = t->scaled && t->loss_scale != n->loss_scale ? NAN : n->loss_scale;
@@ -639,6 +617,7 @@ static int run_node(Task *t, int64_t i) {
         }
     }
     sum = t->slot[i].sum;
+    const uint32_t rounded = t->rounded;
     for (int k = 0; k < n->nout; k++) {
         Py_CLEAR(sum[k]);
     }
@@ -647,7 +626,8 @@ static int run_node(Task *t, int64_t i) {
             Py_XDECREF(grad[k]);
             continue;
         }
-        failed = deliver(t, &n->edge[k], &n->in[k], grad[k], true);
+        failed = k < 32 && rounded >> k & 1 ? deliver_below_cast(t, &n->edge[k], grad[k])
+                                            : deliver(t, &n->edge[k], &n->in[k], grad[k], true);
     }
     if (grad != few) {
         PyMem_Free(grad);

@@ -70,7 +70,9 @@ typedef struct Back {
     Tensor **grad;  /* nin results, borrowed from the frame */
     Tensor **owned; /* the frame: tensors to drop when the derivative has returned */
     int nowned, cap;
-    bool failed; /* an exception is set */
+    bool failed;             /* an exception is set */
+    const struct Task *task; /* the pass that this is part of */
+    uint32_t rounded;        /* bit i: grad[i] is fp32, of values that in[i]'s dtype has; only where engine_takes_rounded(b, i) */
     Tensor *inline_owned[24];
 } Back;
 
@@ -109,10 +111,16 @@ void node_release(Node *n); /* drops what was saved */
 int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
 void function_release(Node *n);
 
+/* engine_hooks.c: runs hooks (dict id -> callable) on *g; a hook may return a replacement, which takes g's place. 0 or -1. */
+int engine_run_hooks(PyObject *hooks, Tensor **g);
+
 /* engine.c */
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
+/* Input i is a 16-bit cast of a fp32 tensor, made for this node alone: its gradient may be written in fp32 at once, rounded through the
+ * 16-bit type, and the pass leaves the cast's own node out. */
+bool engine_takes_rounded(const Back *b, int i);
 bool engine_for_inputs(void); /* a pass is running in this thread, and it was given inputs */
 /* engine_entry.c: the same over tuples of Python objects; *out (may be NULL): tuple of the inputs' gradients. */
 int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,

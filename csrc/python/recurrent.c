@@ -261,7 +261,7 @@ static int forward_step(const Recurrence *r, const Layer *l, int64_t at, int64_t
         }
     }
     View *hidden_gates = rows_of(&hidden, l->hidden_gates, 0, b);
-    if (raw_product(operand, transposed(&weight, l->weight), hidden_gates, &r->precision, r->name) < 0) {
+    if (raw_product(operand, transposed(&weight, l->weight), hidden_gates, &r->precision, false, r->name) < 0) {
         return -1;
     }
     View *made = l->unprojected  ? rows_of(&full, l->unprojected, at, b)
@@ -273,7 +273,7 @@ static int forward_step(const Recurrence *r, const Layer *l, int64_t at, int64_t
     if (run_step(r, false, b, in, out) < 0) {
         return -1;
     }
-    if (l->projection && raw_product(made, transposed(&weight, l->projection), state, &r->precision, r->name) < 0) {
+    if (l->projection && raw_product(made, transposed(&weight, l->projection), state, &r->precision, false, r->name) < 0) {
         return -1;
     }
     return raw_copy(rows_of(&rows, l->out, at, b), state);
@@ -369,7 +369,7 @@ static int backward_step(const Recurrence *r, const Gradient *g, int64_t at, int
     if (g->projection) {
         View *reaching = rows_of(&projected, g->projected, at, b);
         made = rows_of(&full, g->full, 0, b);
-        if (raw_copy(reaching, state) < 0 || raw_product(reaching, &g->projection->v, made, &r->precision, r->name) < 0) {
+        if (raw_copy(reaching, state) < 0 || raw_product(reaching, &g->projection->v, made, &r->precision, false, r->name) < 0) {
             return -1;
         }
     }
@@ -377,7 +377,7 @@ static int backward_step(const Recurrence *r, const Gradient *g, int64_t at, int
     View *rest = gru ? rows_of(&direct, g->direct, 0, b) : NULL;
     const View *in[AMP_MAX_IN] = {made, rows_of(&work, g->work, at, b), g->old ? rows_of(&old, g->old, at, b) : NULL, cell_view};
     View *out[AMP_MAX_OUT] = {gate_grad, gru ? hidden_grad : cell_view, rest};
-    if (run_step(r, true, b, in, out) < 0 || raw_product(hidden_grad, &g->weight->v, state, &r->precision, r->name) < 0) {
+    if (run_step(r, true, b, in, out) < 0 || raw_product(hidden_grad, &g->weight->v, state, &r->precision, false, r->name) < 0) {
         return -1;
     }
     return gru ? add_rows(r, state, rest) : 0;

@@ -151,6 +151,18 @@ static void check_margins(const Case *x, const Tensor *c) {
         }
 }
 
+/* What the last call wrote is `wide`, rounded to the operands' dtype. */
+static void check_rounded(const Case *x, const Tensor *wide, const Tensor *c) {
+    for (int64_t t = 0; t < batches(c); t++)
+        for (int64_t i = 0; i < x->m; i++)
+            for (int64_t j = 0; j < x->n; j++) {
+                float f = (float)get(wide, t, i, j), got = (float)get(c, t, i, j);
+                float want = x->dtype == AMP_FLOAT16 ? amp_f16_to_f32(amp_f32_to_f16(f)) : amp_bf16_to_f32(amp_f32_to_bf16(f));
+                if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want))) report(x, t, i, j, "rounding", got, want, 0);
+            }
+    check_margins(x, c);
+}
+
 static Number real(double f) { return (Number){.f = f, .i = 0, .kind = NUMBER_FLOAT}; }
 
 static void check(Case x) {
@@ -187,6 +199,15 @@ static void check(Case x) {
     amp_set_num_threads(2);
     amp_gemm(&call);
     if (memcmp(serial, c.memory, c.bytes)) report(&x, 0, 0, 0, "bits depend on threads", 0, 0, 0);
+    if (amp_is_16bit(x.dtype) && x.out_dtype == AMP_FLOAT32) {
+        Tensor wide = c;
+        wide.memory = serial;
+        wide.view.data = serial + (c.view.data - c.memory);
+        memcpy(c.memory, before, c.bytes);
+        call.numerics.round_result = 1;
+        amp_gemm(&call);
+        check_rounded(&x, &wide, &c);
+    }
     free(before);
     free(serial);
     free(old);

@@ -85,9 +85,9 @@ static View as_rows(const Tensor *t, int64_t columns, int64_t *dims, bool transp
 }
 
 /* An uninitialised gradient for input i, in the frame. */
-static Tensor *fresh(Back *b, int i) {
+static Tensor *fresh(Back *b, int i, int dtype) {
     const TensorMeta *m = &IN_META(i);
-    return back_own(b, tensor_new(m->ndim, m->shape, b->g->v.dtype, b->g->v.device));
+    return back_own(b, tensor_new(m->ndim, m->shape, dtype, b->g->v.device));
 }
 
 static Tensor *dense(Back *b, Tensor *t) { return t ? back_own(b, raw_contiguous(t)) : NULL; }
@@ -103,19 +103,21 @@ void f_linear(Back *b) {
     Tensor *g = NEED(0) || NEED(1) ? dense(b, b->g) : NULL;
     const Arg precision = own_precision(b);
     if (g && NEED(0)) {
-        Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0) : NULL;
+        Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0, b->g->v.dtype) : NULL;
         if (out) {
             View vg = as_rows(g, n, dg, false), vw = as_rows(w, k, dw, false), vo = as_rows(out, k, dx, false);
-            b->failed |= raw_product(&vg, &vw, &vo, &precision, "linear") < 0;
+            b->failed |= raw_product(&vg, &vw, &vo, &precision, false, "linear") < 0;
             b->grad[0] = out;
         }
     }
     if (g && NEED(1)) {
-        Tensor *x = dense(b, IN(0)), *out = x ? fresh(b, 1) : NULL;
+        const bool rounded = engine_takes_rounded(b, 1);
+        Tensor *x = dense(b, IN(0)), *out = x ? fresh(b, 1, rounded ? AMP_FLOAT32 : b->g->v.dtype) : NULL;
         if (out) {
             View vg = as_rows(g, n, dg, true), vx = as_rows(x, k, dx, false), vo = as_rows(out, k, dw, false);
-            b->failed |= raw_product(&vg, &vx, &vo, &precision, "linear") < 0;
+            b->failed |= raw_product(&vg, &vx, &vo, &precision, rounded, "linear") < 0;
             b->grad[1] = out;
+            b->rounded |= (uint32_t)rounded << 1;
         }
     }
     if (b->node->nin > 2) {
