@@ -222,7 +222,7 @@ void amp_set_num_threads(int n);
 int amp_get_num_threads(void);
 
 /* cpu/cpu_features.c */
-typedef enum Isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AMX } Isa;
+typedef enum Isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_AMX } Isa;
 Isa amp_isa(void); /* level in use: what CPU and OS allow, capped by AMPNATIVE_ISA */
 const char *amp_isa_name(Isa isa);
 int amp_isa_parse(const char *name);   /* -1: unknown */

@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include "../core/numeric.h"
+#include "bf16_x86.h"
 
 #define AVX2   __attribute__((target("avx2,f16c")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")))
@@ -55,20 +56,11 @@ AVX2 static void f32_f16_avx2(const char *s, char *d, int64_t n) {
     }
     narrow_rest(true, s + 4 * i, d + 2 * i, n - i);
 }
-/* Eight values to bf16 in the low half of each 32-bit lane. */
-AVX2 static inline __m256i round_bf16_avx2(__m256i u) {
-    __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(lsb, _mm256_set1_epi32(0x7fff)));
-    __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
-    __m256 f = _mm256_castsi256_ps(u), nan = _mm256_cmp_ps(f, f, _CMP_UNORD_Q);
-    __m256i r = _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), nan));
-    return _mm256_srli_epi32(r, 16);
-}
 AVX2 static void f32_bf16_avx2(const char *s, char *d, int64_t n) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
-        __m256i a = round_bf16_avx2(_mm256_loadu_si256((const void *)(s + 4 * i)));
-        __m256i b = round_bf16_avx2(_mm256_loadu_si256((const void *)(s + 4 * i + 32)));
+        __m256i a = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i)));
+        __m256i b = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i + 32)));
         __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8); /* packing works per 128-bit half: 0 2 1 3 */
         _mm256_storeu_si256((void *)(d + 2 * i), packed);
     }
@@ -103,20 +95,16 @@ AVX512 static void f32_f16_avx512(const char *s, char *d, int64_t n) {
     __mmask16 m = rest_mask(n - i);
     _mm256_mask_storeu_epi16(d + 2 * i, m, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, s + 4 * i), _MM_FROUND_TO_NEAREST_INT));
 }
-AVX512 static inline __m256i round_bf16_avx512(__m512i u) {
-    __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff)));
-    __mmask16 nan = _mm512_cmp_ps_mask(_mm512_castsi512_ps(u), _mm512_castsi512_ps(u), _CMP_UNORD_Q);
-    __m512i r = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
-}
-AVX512 static void f32_bf16_avx512(const char *s, char *d, int64_t n) {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) _mm256_storeu_si256((void *)(d + 2 * i), round_bf16_avx512(_mm512_loadu_si512(s + 4 * i)));
-    if (i == n) return;
-    __mmask16 m = rest_mask(n - i);
-    _mm256_mask_storeu_epi16(d + 2 * i, m, round_bf16_avx512(_mm512_maskz_loadu_epi32(m, s + 4 * i)));
-}
+#define F32_BF16_AVX512(name, target_text, narrow16) \
+    __attribute__((target(target_text))) static void name(const char *s, char *d, int64_t n) { \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) _mm256_storeu_si256((void *)(d + 2 * i), narrow16(_mm512_loadu_ps(s + 4 * i))); \
+        if (i == n) return; \
+        __mmask16 m = (__mmask16)((1u << (n - i)) - 1u); \
+        _mm256_mask_storeu_epi16(d + 2 * i, m, narrow16(_mm512_maskz_loadu_ps(m, s + 4 * i))); \
+    }
+F32_BF16_AVX512(f32_bf16_avx512, "avx512f,avx512bw,avx512vl", amp_bf16_narrow16)
+F32_BF16_AVX512(f32_bf16_avx512_bf16, "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16", amp_bf16_narrow16_fast)
 
 CastFn amp_cast_vector(int src, int dst) {
     Isa isa = amp_isa();
@@ -125,7 +113,8 @@ CastFn amp_cast_vector(int src, int dst) {
     if (dst == AMP_FLOAT32 && src == AMP_FLOAT16) return wide ? f16_f32_avx512 : f16_f32_avx2;
     if (dst == AMP_FLOAT32 && src == AMP_BFLOAT16) return wide ? bf16_f32_avx512 : bf16_f32_avx2;
     if (src == AMP_FLOAT32 && dst == AMP_FLOAT16) return wide ? f32_f16_avx512 : f32_f16_avx2;
-    if (src == AMP_FLOAT32 && dst == AMP_BFLOAT16) return wide ? f32_bf16_avx512 : f32_bf16_avx2;
+    if (src == AMP_FLOAT32 && dst == AMP_BFLOAT16)
+        return amp_isa() >= ISA_AVX512_BF16 ? f32_bf16_avx512_bf16 : wide ? f32_bf16_avx512 : f32_bf16_avx2;
     return NULL;
 }
 

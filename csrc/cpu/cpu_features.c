@@ -1,10 +1,11 @@
 /* What the CPU and the operating system allow; the only file that asks CPUID.
  *
- *     level      needs (each includes the ones above)
- *     baseline   -
- *     avx2       AVX2 FMA F16C BMI1 BMI2                    XCR0: SSE, AVX state
- *     avx512     AVX512 F BW DQ VL CD                       XCR0: opmask, ZMM state
- *     amx        AMX-TILE AMX-BF16                          XCR0: tile state
+ *     level         needs (each includes the ones above)
+ *     baseline      -
+ *     avx2          AVX2 FMA F16C BMI1 BMI2                 XCR0: SSE, AVX state
+ *     avx512        AVX512 F BW DQ VL CD                    XCR0: opmask, ZMM state
+ *     avx512_bf16   AVX512 BF16
+ *     amx           AMX-TILE AMX-BF16                       XCR0: tile state
  *
  * A CPUID bit alone is not enough: XCR0 says whether the system saves the registers at a task switch. */
 #include <stdatomic.h>
@@ -35,27 +36,25 @@ static Isa detect(void) {
     if ((xcr0 & XCR0_AVX) != XCR0_AVX || !has(b, bit_AVX2 | bit_BMI | bit_BMI2)) return ISA_BASELINE;
     const uint32_t avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD;
     if ((xcr0 & XCR0_AVX512) != XCR0_AVX512 || !has(b, avx512)) return ISA_AVX2;
-    const uint32_t amx = (1u << 24) | (1u << 22); /* leaf 7, edx: AMX-TILE, AMX-BF16 */
-    if ((xcr0 & XCR0_AMX) != XCR0_AMX || !has(d, amx)) return ISA_AVX512;
-    return ISA_AMX;
+    const bool tiles = has(d, (1u << 24) | (1u << 22)); /* leaf 7, edx: AMX-TILE, AMX-BF16 */
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, 1u << 5)) return ISA_AVX512;
+    return tiles && (xcr0 & XCR0_AMX) == XCR0_AMX ? ISA_AMX : ISA_AVX512_BF16;
 }
 
-static bool detect_fast_bf16_dot(void) {
+static bool detect_amd(void) {
     uint32_t a, b, c, d;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx)
-        return false;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, 1u << 5);
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
 }
 #else
 static Isa detect(void) { return ISA_BASELINE; }
-static bool detect_fast_bf16_dot(void) { return false; }
+static bool detect_amd(void) { return false; }
 #endif
 
-static const char *const names[] = {"baseline", "avx2", "avx512", "amx"};
+static const char *const names[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 enum { LEVELS = sizeof names / sizeof *names };
 
 /* -1: not asked yet. Asking twice at the same time gives the same answers, so no lock is needed. */
-static atomic_int best = -1, level = -1, fast_bf16_dot = -1;
+static atomic_int best = -1, level = -1, amd = -1;
 
 static const char *cap_from_env(void) {
     const char *text = getenv("AMPNATIVE_ISA");
@@ -101,12 +100,12 @@ Isa amp_isa(void) {
 }
 
 bool amp_isa_fast_bf16_dot(void) {
-    int known = atomic_load_explicit(&fast_bf16_dot, memory_order_relaxed);
+    int known = atomic_load_explicit(&amd, memory_order_relaxed);
     if (known < 0) {
-        known = detect_fast_bf16_dot();
-        atomic_store_explicit(&fast_bf16_dot, known, memory_order_relaxed);
+        known = detect_amd();
+        atomic_store_explicit(&amd, known, memory_order_relaxed);
     }
-    return known && amp_isa() >= ISA_AVX512;
+    return known && amp_isa() >= ISA_AVX512_BF16;
 }
 
 const char *amp_isa_error(void) {
@@ -115,7 +114,7 @@ const char *amp_isa_error(void) {
     if (!text || amp_isa_parse(text) >= 0) return NULL;
     char *end = message;
     const char *const parts[] = {"AMPNATIVE_ISA='", text,
-                                 "' names no instruction set: use baseline, avx2, avx512 or amx, or unset it"};
+                                 "' names no instruction set: use baseline, avx2, avx512, avx512_bf16 or amx, or unset it"};
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(parts[i]);
         if (i == 1 && n > 40) n = 40; /* whatever the environment holds, the message fits */

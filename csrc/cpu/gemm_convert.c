@@ -3,6 +3,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "bf16_x86.h"
 #endif
 
 /* ------------------------------------------------------------------ any machine */
@@ -59,16 +61,8 @@ AVX2_INLINE __m256 load8_tf32(const char *p) {
     const __m256i rounded = _mm256_and_si256(_mm256_add_epi32(x, _mm256_set1_epi32(0x1000)), _mm256_set1_epi32((int)0xffffe000));
     return _mm256_castsi256_ps(_mm256_blendv_epi8(rounded, x, special));
 }
-/* The 16 bits of bfloat16 in the low half of each lane; NaN keeps sign and payload and becomes quiet. */
-AVX2_INLINE __m256i bf16_bits8(__m256 f) {
-    const __m256i x = _mm256_castps_si256(f), high = _mm256_srli_epi32(x, 16);
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_UNORD_Q));
-    const __m256i bias = _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(high, _mm256_set1_epi32(1)));
-    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(x, bias), 16);
-    return _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-}
 AVX2_INLINE __m256 load8_f32_as_bf16(const char *p) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(bf16_bits8(_mm256_loadu_ps((const float *)(const void *)p)), 16));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)p)), 16));
 }
 AVX2_INLINE __m256 round8_f16(const char *p) {
     const __m256 f = _mm256_loadu_ps((const float *)(const void *)p);
@@ -78,7 +72,7 @@ AVX2_INLINE void store8_f16(char *p, __m256 f) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }
 AVX2_INLINE void store8_bf16(char *p, __m256 f) {
-    const __m256i bits = bf16_bits8(f);
+    const __m256i bits = amp_bf16_bits8(f);
     _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
 }
 
@@ -118,15 +112,8 @@ AVX512_INLINE __m512 load16_tf32(const char *p, __mmask16 m) {
     const __m512i rounded = _mm512_and_si512(_mm512_add_epi32(x, _mm512_set1_epi32(0x1000)), _mm512_set1_epi32((int)0xffffe000));
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(rounded, special, x));
 }
-AVX512_INLINE __m512i bf16_bits16(__m512 f) {
-    const __m512i x = _mm512_castps_si512(f), high = _mm512_srli_epi32(x, 16);
-    const __mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
-    const __m512i bias = _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(high, _mm512_set1_epi32(1)));
-    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(x, bias), 16);
-    return _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
-}
 AVX512_INLINE __m512 load16_f32_as_bf16(const char *p, __mmask16 m) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(bf16_bits16(_mm512_maskz_loadu_ps(m, p)), 16));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(amp_bf16_bits16(_mm512_maskz_loadu_ps(m, p)), 16));
 }
 AVX512_INLINE __m512 round16_f16(const char *p, __mmask16 m) {
     return _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, p), _MM_FROUND_TO_NEAREST_INT));
@@ -135,9 +122,7 @@ AVX512_INLINE void store16_f32(char *p, __mmask16 m, __m512 f) { _mm512_mask_sto
 AVX512_INLINE void store16_f16(char *p, __mmask16 m, __m512 f) {
     _mm256_mask_storeu_epi16(p, m, _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT));
 }
-AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) {
-    _mm256_mask_storeu_epi16(p, m, _mm512_cvtepi32_epi16(bf16_bits16(f)));
-}
+AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) { _mm256_mask_storeu_epi16(p, m, amp_bf16_narrow16(f)); }
 
 #define WIDEN_AVX512(name, size, load16) \
     WIDEN_ROWS(name, AVX512, { \
@@ -163,6 +148,20 @@ NARROW_AVX512(narrow_f32_avx512, 4, store16_f32)
 NARROW_AVX512(narrow_f16_avx512, 2, store16_f16)
 NARROW_AVX512(narrow_bf16_avx512, 2, store16_bf16)
 
+#define AVX512_BF16        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define AVX512_BF16_INLINE AVX512_BF16 static inline __attribute__((always_inline))
+AVX512_BF16_INLINE __m512 load16_f32_as_bf16_fast(const char *p, __mmask16 m) {
+    const __m256i bits = amp_bf16_narrow16_fast(_mm512_maskz_loadu_ps(m, p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+AVX512_BF16_INLINE void store16_bf16_fast(char *p, __mmask16 m, __m512 f) {
+    _mm256_mask_storeu_epi16(p, m, amp_bf16_narrow16_fast(f));
+}
+#undef AVX512
+#define AVX512 AVX512_BF16
+WIDEN_AVX512(widen_f32_as_bf16_fast, 4, load16_f32_as_bf16_fast)
+NARROW_AVX512(narrow_bf16_fast, 2, store16_bf16_fast)
+
 #define LEVELS(portable, avx2, avx512) (amp_isa() >= ISA_AVX512 ? avx512 : amp_isa() >= ISA_AVX2 ? avx2 : portable)
 #else
 #define LEVELS(portable, avx2, avx512) (portable)
@@ -179,6 +178,9 @@ WidenFn gemm_widen(int dtype, InputRounding rounding) {
     default: break;
     }
     if (rounding == INPUT_TF32) return LEVELS(widen_tf32, widen_tf32_avx2, widen_tf32_avx512);
+#if defined(__x86_64__)
+    if (rounding == INPUT_BF16 && amp_isa() >= ISA_AVX512_BF16) return widen_f32_as_bf16_fast;
+#endif
     if (rounding == INPUT_BF16) return LEVELS(widen_f32_as_bf16, widen_f32_as_bf16_avx2, widen_f32_as_bf16_avx512);
     return LEVELS(widen_f32, widen_f32, widen_f32_avx512);
 }
@@ -189,6 +191,9 @@ WidenFn gemm_round(int dtype) {
 }
 
 NarrowFn gemm_narrow(int dtype) {
+#if defined(__x86_64__)
+    if (dtype == AMP_BFLOAT16 && amp_isa() >= ISA_AVX512_BF16) return narrow_bf16_fast;
+#endif
     switch (dtype) {
     case AMP_FLOAT16: return LEVELS(narrow_f16, narrow_f16_avx2, narrow_f16_avx512);
     case AMP_BFLOAT16: return LEVELS(narrow_bf16, narrow_bf16_avx2, narrow_bf16_avx512);

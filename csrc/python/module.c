@@ -146,7 +146,8 @@ static PyObject *set_isa(PyObject *Py_UNUSED(self), PyObject *name) {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
     if (!text || amp_isa_set_cap(text) < 0) {
         if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_ValueError, "unknown instruction-set level %R: use baseline, avx2, avx512 or amx", name);
+            PyErr_Format(PyExc_ValueError, "unknown instruction-set level %R: use baseline, avx2, avx512, avx512_bf16 or amx",
+                         name);
         }
         return NULL;
     }

@@ -108,13 +108,13 @@ static bool near_value(int dtype, double got, double want, double bound) {
     return fabs(got - want) <= bound * ulp(dtype, want);
 }
 
-static const char *const levels[] = {"baseline", "avx2", "avx512", "amx"};
+static const char *const levels[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 static const int floats[] = {AMP_FLOAT16, AMP_BFLOAT16, AMP_FLOAT32, AMP_FLOAT64};
 
 /* One level after the other, as far as the machine goes. group(k) returns a hash of result bits that must not depend on the level. */
 static int run_levels(int groups, uint64_t (*group)(int)) {
     uint64_t first[8] = {0};
-    for (int level = 0; level < 4 && level <= (int)amp_isa_best(); level++) {
+    for (int level = 0; level < 5 && level <= (int)amp_isa_best(); level++) {
         amp_isa_set_cap(levels[level]);
         for (int k = 0; k < groups; k++) {
             seed = 88172645463325252u;

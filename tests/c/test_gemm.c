@@ -439,7 +439,7 @@ static void switches(void) {
 }
 
 int main(void) {
-    static const char *const levels[] = {"baseline", "avx2", "avx512", "amx"};
+    static const char *const levels[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
     for (int i = 0; i <= (int)amp_isa_best(); i++) {
         level = levels[i];
         amp_isa_set_cap(level);
