@@ -492,6 +492,11 @@ int run_NONZERO(OpCall *c) {
 }
 
 int run_NONZERO_TUPLE(OpCall *c) {
+    if (c->out && c->row->op == OP_nonzero_tuple && c->arg[1].i) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "nonzero does not support the out kwarg when as_tuple is True: leave one of them out");
+        return -1;
+    }
     Tensor *all = call_unary(OP_nonzero, c->arg[0].t);
     if (!all) {
         return -1;
