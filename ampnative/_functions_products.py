@@ -89,7 +89,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _C.nn.tensordot(input, other, [-1], [-1])
 
 
-@with_out("safe")
+@with_out()
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """The n-th power of square matrices (..., m, m), by repeated squaring; negative n: of the inverse."""
     if input.dim() < 2 or input.size(-1) != input.size(-2):

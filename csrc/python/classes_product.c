@@ -310,15 +310,19 @@ int run_LINEAR(OpCall *c) {
     if (!out) {
         return -1;
     }
+    /* The product fills rows of n; an out= that lies otherwise gets a copy. */
+    Tensor *lines = out->v.layout & LAYOUT_CONTIGUOUS ? (Tensor *)Py_NewRef(out)
+                                                      : tensor_new(out->v.ndim, out->v.shape, out->v.dtype, device);
     bool flat = nd == 2 || x->v.layout & LAYOUT_CONTIGUOUS;
     Tensor *dense = flat ? (Tensor *)Py_NewRef(x) : raw_contiguous(x);
-    if (!dense) {
-        return -1;
+    int failed = -1;
+    if (!dense || !lines) {
+        goto done;
     }
     int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1},
                           {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
                           {rows, n, n, 1}};
-    View vx = dense->v, vw = w->v, vo = out->v, vb;
+    View vx = dense->v, vw = w->v, vo = lines->v, vb;
     View *const all[3] = {&vx, &vw, &vo};
     for (int i = 0; i < 3; i++) {
         all[i]->ndim = 2;
@@ -330,9 +334,14 @@ int run_LINEAR(OpCall *c) {
     if (bias) {
         vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
     }
-    int failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
-                              c->row->name);
-    Py_DECREF(dense);
+    failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
+                          c->row->name);
+    if (failed == 0 && lines != out) {
+        failed = raw_copy(&out->v, &lines->v);
+    }
+done:
+    Py_XDECREF(dense);
+    Py_XDECREF(lines);
     return failed;
 }
 

@@ -70,7 +70,8 @@ static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
         int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
         Tensor *const *t = n == 1 && c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
         for (int k = 0; k < n; k++) {
-            bool exact = aliasing == ALIAS_ELEMENTWISE && same_view(out, &t[k]->v) && t[k]->v.dtype == out->dtype;
+            bool exact = (aliasing == ALIAS_ELEMENTWISE || (aliasing == ALIAS_INPUT && i == 0)) && same_view(out, &t[k]->v) &&
+                         t[k]->v.dtype == out->dtype;
             if (!exact && t[k]->v.device == out->device && amp_ranges_meet(out, &t[k]->v)) {
                 return true;
             }
