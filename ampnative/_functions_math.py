@@ -45,8 +45,16 @@ def rad2deg(input: Tensor) -> Tensor:
 
 @_names.with_in_place
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """input * 2**other."""
-    return input * _C.functions.pow(2.0, other)
+    """input * 2**other, rounded once, of the dtype that the two promote to."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"ldexp(): argument 'other' must be Tensor, not {type(other).__name__}")
+    dtype = _C.result_type(input, other)
+    dtype = dtype if dtype.is_floating_point or dtype.is_complex else _C.get_default_dtype()
+    out, rest = _wide(input), _wide(other).clamp(-2400, 2400)
+    for _ in range(3):  # the power alone may be too large, or nothing, where the product is not
+        part = rest.clamp(-800, 800)
+        out, rest = out * _C.functions.pow(2.0, part), rest - part
+    return out.to(dtype)
 
 
 def _wide(x: Any) -> Any:

@@ -418,6 +418,7 @@ int run_CONV_TRANSPOSE(OpCall *c) { return convolve(c, c->arg[4], true, c->arg[5
 static Tensor *pad_to_same(Back *b, const OpCall *c, int spatial, int64_t *padding) {
     Tensor *x = batched(b, c, spatial);
     int64_t stride[MOST_SPATIAL], dilation[MOST_SPATIAL];
+    bool warned = false;
     if (!x || numbers_of(&c->arg[3], spatial, "stride", 1, stride) < 0 ||
         numbers_of(&c->arg[5], spatial, "dilation", 1, dilation) < 0) {
         b->failed = true;
@@ -442,6 +443,15 @@ static Tensor *pad_to_same(Back *b, const OpCall *c, int spatial, int64_t *paddi
         }
         padding[d] = total < 0 ? 0 : total / 2;
         if (total % 2) {
+            if (!warned &&
+                PyErr_WarnEx(PyExc_UserWarning,
+                             "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy "
+                             "of the input be created: give an odd kernel, or the padding in numbers",
+                             1) < 0) {
+                b->failed = true;
+                return NULL;
+            }
+            warned = true;
             memcpy(shape, x->v.shape, (size_t)x->v.ndim * sizeof *shape);
             shape[d + 2] = 1;
             Tensor *parts[2] = {x, constant(b, x, x->v.ndim, shape, 0.0)};

@@ -79,6 +79,22 @@ static int refuse_empty(const OpCall *c, const Tensor *in, const Reduction *r) {
     return -1;
 }
 
+/* Norms that have no value over nothing: infinite and negative orders. */
+static int refuse_norm(const OpCall *c, const Tensor *in, const Reduction *r) {
+    double ord = c->arg[1].num.f;
+    if (r->count != 0 || in->v.ndim == 0 || !(ord < 0 || isinf(ord))) {
+        return 0;
+    }
+    PyObject *shown = PyFloat_FromDouble(ord);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "linalg.vector_norm cannot compute the %S norm on an empty tensor or dimension because the operation does not have "
+        "an identity",
+        shown ? shown : Py_None);
+    Py_XDECREF(shown);
+    return -1;
+}
+
 static int reduce_dtype(const OpCall *c, const Tensor *in) {
     int dtype = in->v.dtype, given = given_dtype(c);
     switch ((DTypeRule)c->row->rule) {
@@ -112,7 +128,8 @@ int run_REDUCE(OpCall *c) {
     Tensor *in = c->arg[0].t;
     Reduction r;
     int dtype = reduce_dtype(c, in);
-    if (dtype < 0 || plan_reduction(c, in, &r) < 0 || (is_extremum(c->row->op) && refuse_empty(c, in, &r) < 0)) {
+    if (dtype < 0 || plan_reduction(c, in, &r) < 0 || (is_extremum(c->row->op) && refuse_empty(c, in, &r) < 0) ||
+        (c->row->op == OP_vector_norm && refuse_norm(c, in, &r) < 0)) {
         return -1;
     }
     int device = in->v.device;
