@@ -251,6 +251,15 @@ static int transposed_sizes(const Tensor *x, const Tensor *w, const ConvShape *s
 
 /* ---- the slot ---- */
 
+/* A stride leads from window to window, a dilation from one element of the kernel to the next: where there is no next one, any number is
+ * 1, and all that is left stays inside the padded image, whose size fits. */
+static void drop_idle_steps(ConvShape *s, int spatial, const int64_t *windows, const int64_t *kernel) {
+    for (int d = 0; d < spatial; d++) {
+        s->stride[d] = windows[d] <= 1 ? 1 : s->stride[d];
+        s->dilation[d] = kernel[d] <= 1 ? 1 : s->dilation[d];
+    }
+}
+
 /* out = the convolution `op` of a and b; both are made dense. 0 or -1. */
 static int form(OpId op, Tensor *a, Tensor *b, Tensor *bias, const ConvShape *shape, Tensor *out, const char *name) {
     Call call;
@@ -264,6 +273,8 @@ static int form(OpId op, Tensor *a, Tensor *b, Tensor *bias, const ConvShape *sh
     if (y) {
         ConvShape s = *shape;
         const View *weight = op == OP_conv_weight ? &out->v : &y->v, *image = op == OP_convolution ? &out->v : &x->v;
+        const View *windows = op == OP_convolution ? &out->v : &x->v;
+        drop_idle_steps(&s, weight->ndim - 2, windows->shape + 2, weight->shape + 2);
         int64_t taps = weight->shape[0] ? weight->numel / weight->shape[0] : 0;
         call.nin = 3;
         call.nout = 1;
@@ -601,6 +612,7 @@ static int run_fold(OpCall *c, Tensor *x, const ConvShape *shape, const int64_t 
     Tensor *dense = out ? raw_contiguous(x) : NULL;
     if (dense) {
         ConvShape s = *shape;
+        drop_idle_steps(&s, 2, count, s.kernel);
         Call call;
         amp_call_init(&call, c->row->op);
         call.nin = call.nout = 1;

@@ -43,7 +43,7 @@ static int plan_reduction(const OpCall *c, const Tensor *in, Reduction *r) {
     for (int d = 0; d < in->v.ndim; d++) {
         bool reduced = (r->mask >> d) & 1;
         r->full[d] = reduced ? 1 : in->v.shape[d];
-        r->count *= reduced ? in->v.shape[d] : 1;
+        r->count = amp_mul_clamped(r->count, reduced ? in->v.shape[d] : 1);
         if (!reduced || r->keepdim) {
             r->kept[r->nkept++] = r->full[d];
         }

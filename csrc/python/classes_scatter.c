@@ -413,7 +413,7 @@ static int plan_diagonal(const View *v, int64_t offset, int64_t dim1, int64_t di
     }
     shape[n] = length;
     stride[n++] = v->stride[a] + v->stride[b];
-    *start = length == 0 ? 0 : offset >= 0 ? offset * v->stride[b] : -offset * v->stride[a];
+    *start = length == 0 ? 0 : offset >= 0 ? amp_mul_clamped(offset, v->stride[b]) : amp_mul_clamped(-offset, v->stride[a]);
     *out = *v;
     out->ndim = (int8_t)n;
     out->shape = shape;
@@ -471,7 +471,7 @@ int run_UNFOLD(OpCall *c) {
     memcpy(stride, t->v.stride, (size_t)nd * sizeof *stride);
     if (nd) {
         shape[dim] = (room - length) / step + 1;
-        stride[dim] *= step;
+        stride[dim] = amp_mul_clamped(stride[dim], step);
     }
     shape[nd] = length;
     stride[nd] = nd ? t->v.stride[dim] : 1;
@@ -498,7 +498,7 @@ int run_UNFOLD_GRAD(OpCall *c) {
     from.numel = g->v.numel / length;
     memcpy(shape, g->v.shape, (size_t)nd * sizeof *shape);
     memcpy(stride, out->v.stride, (size_t)nd * sizeof *stride);
-    if (nd) {
+    if (nd && shape[dim] > 1) { /* one window: any step */
         stride[dim] *= step;
     }
     to.shape = shape;
