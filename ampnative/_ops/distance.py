@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import _C
 from .._C import Tensor
 from ._common import cast, joined_shape, promoted, rounded, wide

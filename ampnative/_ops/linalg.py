@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import _C
 from .._C import Tensor
-from ._common import joined_shape
 from . import _linalg_functions as functions
 from . import _matrix as m
+from ._common import joined_shape
 from ._matrix import array, check, recording, refuse_gradient, tensor, transposed
 
 _matmul = _C.functions.matmul
