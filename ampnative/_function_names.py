@@ -76,7 +76,12 @@ class Names:
 
         @functools.wraps(made)
         def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            return input.copy_(made(input, *args, **kwargs))
+            result = made(input, *args, **kwargs)
+            if not _C.can_cast(result.dtype, input.dtype):
+                raise RuntimeError(
+                    f"{function.__name__}_(): result type {result.dtype} can't be cast to the desired output type {input.dtype}"
+                )
+            return input.copy_(result)
 
         in_place.__name__ = in_place.__qualname__ = function.__name__ + "_"
         in_place.__doc__ = f"In-place version of {function.__name__}."

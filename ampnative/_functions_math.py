@@ -49,8 +49,16 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 @_names.with_in_place
 @with_out("safe")
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """input * 2**other."""
-    return input * _C.functions.pow(2.0, other)
+    """input * 2**other, rounded once, of the dtype that the two promote to."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"ldexp(): argument 'other' must be Tensor, not {type(other).__name__}")
+    dtype = _C.result_type(input, other)
+    dtype = dtype if dtype.is_floating_point or dtype.is_complex else _C.get_default_dtype()
+    value, rest = _wide(input), _wide(other).clamp(-2400, 2400)
+    for _ in range(3):  # the power alone may be too large, or nothing, where the product is not
+        part = rest.clamp(-800, 800)
+        value, rest = value * _C.functions.pow(2.0, part), rest - part
+    return value.to(dtype)
 
 
 def _wide(x: Any) -> Any:

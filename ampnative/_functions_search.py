@@ -11,9 +11,17 @@ import numpy as np
 from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
+from ._ops._common import joined_shape
 
 __all__: list[str] = []
 _names = Names(__all__)
+
+
+def _dim(dim: int, ndim: int) -> int:
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim % n
 
 
 # ---- order ----
@@ -232,19 +240,19 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 @with_out()
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """:func:`gather` with index and input broadcast against each other apart from ``dim``; without it both are flat."""
-    if indices.dtype != _C.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}")
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
+    if indices.dtype != _C.int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}")
     if input.dim() != indices.dim():
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
             f"{input.dim()} dimensions for input, and {indices.dim()} dimensions for indices"
         )
     n = input.dim()
-    if not -n <= dim < n:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
-    dim %= n
+    if n == 0:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    dim = _dim(dim, n)
     shape = [i if j == 1 else j for i, j in zip(input.shape, indices.shape, strict=True)]
     wide = [input.size(dim) if d == dim else s for d, s in enumerate(shape)]
     shape[dim] = indices.size(dim)
@@ -273,7 +281,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """The elements where the mask is True, broadcast against each other, in one dimension."""
     if mask.dtype != _C.bool:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, but got {mask.dtype}")
-    shape = _C.Size(np.broadcast_shapes(input.shape, mask.shape))
+    shape = joined_shape(input.shape, mask.shape)
     found = input.expand(shape).reshape(-1)[mask.expand(shape).reshape(-1)]
     return found
 
@@ -288,7 +296,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     if source.dtype != input.dtype:
         raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {input.dtype} and {source.dtype}")
-    shape = _C.Size(np.broadcast_shapes(input.shape, mask.shape))
+    shape = joined_shape(input.shape, mask.shape)
     places = mask.expand(shape).reshape(-1).nonzero().reshape(-1)
     if places.numel() > source.numel():
         raise RuntimeError(
@@ -308,10 +316,26 @@ def index_reduce(
     prod, mean, amax or amin."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    if source.shape[:dim] != input.shape[:dim] or index.dim() > 1:
-        raise RuntimeError("index_reduce(): source tensor shape must match self tensor shape apart from dim, and index be a vector")
-    shape = [1] * source.dim()
-    shape[dim] = index.numel()
+    dim = _dim(dim, input.dim())
+    if index.dim() > 1:
+        raise IndexError(f"index_reduce_(): Index is supposed to be a vector, but got a tensor of {index.dim()} dimensions")
+    if index.dtype not in (_C.int64, _C.int32):
+        raise RuntimeError(f"index_reduce_(): Expected dtype int32/int64 for index but got: {index.dtype}")
+    if (source.size(dim) if dim < source.dim() else 1) != index.numel():
+        raise RuntimeError(f"index_reduce_(): Number of indices ({index.numel()}) should be equal to source.size(dim), for dim: {dim}")
+    if (source.dim(), source.shape[:dim], source.shape[dim + 1 :]) != (input.dim(), input.shape[:dim], input.shape[dim + 1 :]):
+        raise RuntimeError(
+            "index_reduce(): source tensor shape must match self tensor shape, excluding the specified dimension: got "
+            f"{tuple(input.shape)} and {tuple(source.shape)}"
+        )
+    size = input.shape[dim] if input.dim() else 1
+    if not index.is_meta and index.numel() and not 0 <= int(index.min()) <= int(index.max()) < size:
+        raise IndexError(f"index_reduce_(): index out of range in self: it has to be in [0, {size})")
+    if input.dim() == 0:
+        index, shape = index.reshape(()), []
+    else:
+        shape = [1] * source.dim()
+        shape[dim] = index.numel()
     return input.scatter_reduce(dim, index.reshape(shape).expand(source.shape), source, reduce, include_self=include_self)
 
 

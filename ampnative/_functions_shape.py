@@ -10,6 +10,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
+from ._ops._common import joined_shape
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -228,6 +229,11 @@ def repeat_interleave(
         repeats, input, dim = input, _C.functions.arange(input.numel(), device=input.device), 0
     if dim is None:
         input, dim = input.reshape(-1), 0
+    if isinstance(repeats, bool) or not isinstance(repeats, (int, Tensor)) or not isinstance(dim, int):
+        raise TypeError(
+            "repeat_interleave() received an invalid combination of arguments: repeats has to be an int or a tensor of ints and "
+            f"dim an int or None, got {type(repeats).__name__} and {type(dim).__name__}"
+        )
     dim = _dim(dim, input.dim())
     if isinstance(repeats, int):
         if repeats < 0:
@@ -477,17 +483,7 @@ def block_diag(*tensors: Any) -> Tensor:
 @_names.function
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape that tensors of these shapes broadcast to; numbers stand for (n,)."""
-    out: list[int] = []
-    for shape in shapes:
-        sizes = [shape] if isinstance(shape, int) else list(shape)
-        out = [1] * (len(sizes) - len(out)) + out
-        for d in range(1, len(sizes) + 1):
-            if sizes[-d] != 1 and out[-d] not in (1, sizes[-d]):
-                raise RuntimeError(
-                    f"Shape mismatch: objects cannot be broadcast to a single shape: {sizes[-d]} and {out[-d]} at dimension {-d}"
-                )
-            out[-d] = sizes[-d] if out[-d] == 1 else out[-d]
-    return _C.Size(out)
+    return joined_shape(*shapes)
 
 
 @_names.function
@@ -571,6 +567,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     n = x.size(-1) if N is None else N
     if n < 0:
         raise RuntimeError("N must be non-negative")
+    x = x if x.is_floating_point() or x.is_complex() else x.long()
     powers = [_C.functions.ones_like(x)]
     for _ in range(1, n):
         powers.append(powers[-1] * x)

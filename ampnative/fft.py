@@ -6,6 +6,7 @@ grad is an error that says so.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import _C
@@ -33,6 +34,11 @@ rfftn = _C.nn.fft_rfftn
 irfftn = _C.nn.fft_irfftn
 
 
+def _step(n: int, d: float) -> float:
+    """1 / (n d); points that stand on each other have infinite frequencies."""
+    return 1.0 / (n * d) if n * d != 0 else math.copysign(math.inf, n * d)
+
+
 def fftfreq(
     n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -41,7 +47,7 @@ def fftfreq(
         return _C._into("fftfreq", "exact", out, fftfreq, (n, d), {"dtype": dtype or out.dtype, "device": out.device})
     arange = _C.functions.arange
     order = _C.functions.cat([arange((n + 1) // 2, device=device), arange(-(n // 2), 0, device=device)])
-    found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * (1.0 / (n * d) if n else 1.0)
+    found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * _step(n, d)
     return found.requires_grad_() if requires_grad else found
 
 
@@ -52,7 +58,7 @@ def rfftfreq(
     if out is not None:
         return _C._into("rfftfreq", "exact", out, rfftfreq, (n, d), {"dtype": dtype or out.dtype, "device": out.device})
     order = _C.functions.arange(n // 2 + 1, device=device)
-    found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * (1.0 / (n * d) if n else 1.0)
+    found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * _step(n, d)
     return found.requires_grad_() if requires_grad else found
 
 

@@ -154,6 +154,8 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 to N - 1 of vectors: (..., n) -> (..., n, N)."""
+    if x.dtype in (_C.bool, _C.float16, _C.bfloat16):
+        raise NotImplementedError(f"linalg.vander supports floating point, complex, and integer tensors, but got {x.dtype}")
     count = x.size(-1) if N is None else N
     exponents = _C.functions.arange(count, device=x.device)
     return x.unsqueeze(-1) ** exponents

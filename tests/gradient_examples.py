@@ -379,6 +379,7 @@ WITHOUT_EXAMPLE = {
     "uniform": "random, as bernoulli",
     "normal": "random, as bernoulli",
     "bernoulli_fill": "random, as bernoulli",
+    "bernoulli_p": "random, as bernoulli",
     "exponential": "random, as bernoulli",
     **dict.fromkeys(
         ["eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not"],

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -75,3 +76,50 @@ def test_paths_of_classes():
     assert nn.modules.batchnorm.BatchNorm2d is nn.BatchNorm2d and nn.modules.rnn.LSTM is nn.LSTM
     assert nn.modules.sparse.Embedding is nn.Embedding and issubclass(nn.BatchNorm1d, nn.modules.batchnorm._BatchNorm)
     assert nn.modules.normalization.LayerNorm is nn.LayerNorm and nn.modules.conv.Conv2d is nn.Conv2d
+
+
+@pytest.mark.parametrize("call", [lambda x: F.celu(x, 0.0), lambda x: F.celu_(x, 0), lambda x: torch.nn.CELU(0.0)(x)])
+def test_celu_does_not_divide_by_0(call):
+    with pytest.raises(RuntimeError, match="alpha cannot be 0 for CELU"):
+        call(torch.tensor([1.0, -1.0]))
+
+
+@pytest.mark.skipif(IS_PYTORCH, reason="PyTorch warns once in a process")
+def test_same_padding_of_even_kernels_warns():
+    with pytest.warns(UserWarning, match="even kernel lengths"):
+        F.conv2d(torch.ones(1, 1, 5, 5), torch.ones(1, 1, 2, 4), padding="same")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        F.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 3), padding="same")
+        F.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 2), padding="same", dilation=2)
+
+
+def test_images_of_bytes():
+    x = torch.tensor([[[[1, 2], [3, 250]]]], dtype=torch.uint8)
+    doubled = F.interpolate(x, scale_factor=2, mode="bilinear")
+    assert doubled.dtype == torch.uint8
+    assert doubled[0, 0].tolist() == [[1, 1, 2, 2], [2, 17, 49, 64], [3, 49, 142, 188], [3, 65, 188, 250]]
+    assert F.interpolate(x, size=(3, 3), mode="bilinear", align_corners=True)[0, 0].tolist() == [[1, 2, 2], [2, 65, 126], [3, 127, 250]]
+    assert F.interpolate(x, size=(1, 1), mode="bilinear", antialias=True).item() == 65
+    assert F.interpolate(x, size=(3, 3), mode="bicubic")[0, 0].tolist() == [[1, 0, 0], [1, 65, 129], [0, 138, 255]]
+    ramp = (torch.arange(35) * 7 % 256).to(torch.uint8).reshape(1, 1, 5, 7)
+    assert F.interpolate(ramp, size=(2, 3), mode="bilinear", antialias=True)[0, 0].tolist() == [[55, 70, 85], [153, 168, 183]]
+
+
+def test_indices_that_name_no_row():
+    with pytest.raises(IndexError, match="index out of range in self") as raised:
+        F.embedding(torch.tensor([[0, 7]]), torch.ones(3, 2))
+    assert IS_PYTORCH or ("7" in str(raised.value) and "3 rows" in str(raised.value))
+    for index in (7, -1):
+        with pytest.raises(RuntimeError, match=r"takes value .* not in the valid range \[0, 3\)"):
+            F.embedding_bag(torch.tensor([[0, index]]), torch.ones(3, 2))
+    for indices, offsets in ((torch.tensor([0.0, 1.0]), torch.tensor([0])), (torch.tensor([0, 1]), torch.tensor([0.0]))):
+        with pytest.raises(RuntimeError, match="scalar types: Long, Int"):
+            F.embedding_bag(indices, torch.ones(3, 2), offsets)
+
+
+@pytest.mark.skipif(IS_PYTORCH, reason="sparse gradients exist there")
+def test_tables_with_sparse_gradients_are_refused_at_once():
+    for table in (torch.nn.Embedding, torch.nn.EmbeddingBag):
+        with pytest.raises(NotImplementedError, match="sparse"):
+            table(3, 2, sparse=True)

@@ -269,3 +269,44 @@ def test_data_may_be_replaced_while_another_thread_computes():
     stop.set()
     thread.join()
     assert not failures
+
+
+def test_views_made_without_gradients_are_not_written_with_them():
+    leaf = torch.ones(3, requires_grad=True)
+    for x in (leaf, leaf * 2):
+        with torch.no_grad():
+            v, parts = x[:2], x.unbind(0)
+            w = v[:1]
+            v.mul_(3)
+        for target in (v, w, parts[0], v[:1]):
+            with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+                target.mul_(2)
+        assert x.tolist() in ([3, 3, 1], [6, 6, 2])
+    free = torch.ones(3)
+    with torch.no_grad():
+        v = free[:2]
+    v.mul_(2)
+    assert free.tolist() == [2, 2, 1]
+    y = leaf * 1
+    y.detach()[:2].mul_(2)
+    assert y[0].item() == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "exp", "log", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+        "atanh", "exp2", "expm1", "log1p", "log2", "log10", "rsqrt", "sigmoid", "reciprocal"
+    ],
+)  # fmt: skip
+def test_functions_of_complex_numbers(name):
+    z = np.array([3 + 4j, -1.5 + 0.25j, 0.3 - 2j, 1e-3 + 1e-3j, -0.7 - 0.1j])
+    numpy_name = {f"a{f}": f"arc{f}" for f in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}.get(name, name)
+    special = {"rsqrt": lambda v: 1 / np.sqrt(v), "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "reciprocal": lambda v: 1 / v}
+    want = special.get(name, getattr(np, numpy_name, None))(z)
+    for dtype, bound in ((torch.complex64, 1e-5), (torch.complex128, 1e-12)):
+        x = torch.tensor(z.tolist(), dtype=dtype)
+        got = getattr(torch, name)(x)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.numpy(), want, rtol=bound)
+        np.testing.assert_allclose(getattr(x.clone(), name + "_")().numpy(), want, rtol=bound)

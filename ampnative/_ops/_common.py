@@ -55,5 +55,21 @@ def reduced(loss: Tensor, reduction: str, found: dtype) -> Tensor:
     return rounded(loss, found)
 
 
+def joined_shape(*shapes: Any) -> tuple[int, ...]:
+    """The shape that tensors of these shapes broadcast to; numbers stand for (n,). RuntimeError where there is none."""
+    out: list[int] = []
+    for shape in shapes:
+        sizes = [shape] if isinstance(shape, int) else list(shape)
+        out = [1] * (len(sizes) - len(out)) + out
+        for d in range(1, len(sizes) + 1):
+            if sizes[-d] != 1 and out[-d] not in (1, sizes[-d]):
+                raise RuntimeError(
+                    f"Shape mismatch: objects cannot be broadcast to a single shape: The size of tensor a ({out[-d]}) must match the "
+                    f"size of tensor b ({sizes[-d]}) at non-singleton dimension {len(out) - d}"
+                )
+            out[-d] = sizes[-d] if out[-d] == 1 else out[-d]
+    return _C.Size(out)
+
+
 def shapes(tensors: Iterable[Any]) -> str:
     return ", ".join(str(list(t.shape)) for t in tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -154,14 +155,21 @@ class SignLogDet(Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Any:
         sign, logarithm = (tensor(np.asarray(v), a) for v in np.linalg.slogdet(array(a)))
-        ctx.save_for_backward(a)
+        ctx.save_for_backward(a, logarithm)
         ctx.mark_non_differentiable(sign)
         return sign, logarithm
 
     @staticmethod
     def backward(ctx: Any, _: Any, g: Tensor) -> Any:
-        (a,) = ctx.saved_tensors
-        return g.unsqueeze(-1).unsqueeze(-1) * transposed(_C.nn.linalg_inv(a))
+        a, logarithm = ctx.saved_tensors
+        spread = g.unsqueeze(-1).unsqueeze(-1)
+        if not bool((logarithm == -math.inf).any()):
+            return spread * transposed(_C.nn.linalg_inv(a))
+        if _C.is_grad_enabled():
+            raise RuntimeError("slogdet: a singular matrix has no second derivative here: call backward() without create_graph")
+        with np.errstate(divide="ignore", invalid="ignore"):  # a singular matrix's inverse is infinite, or NaN
+            slope = _cofactors(array(a)) / np.asarray(np.linalg.det(array(a)))[..., None, None]
+        return spread * tensor(slope.astype(array(a).dtype), a)
 
 
 class Cholesky(Function):

@@ -7,11 +7,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import _C
 from .._C import Tensor
-from ._common import cast, promoted, rounded, wide
+from ._common import cast, joined_shape, promoted, rounded, wide
 
 _norm = _C.nn.linalg_vector_norm
 _16_BITS = (_C.float16, _C.bfloat16)
@@ -67,10 +65,12 @@ def pdist(input: Tensor, p: float) -> Tensor:
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     found = promoted(x1, x2)
+    if eps < 0:
+        raise RuntimeError(f"cosine_similarity: eps must be non-negative, got: {eps}")
     if not found.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {found}")
     x, y = cast(wide(found), x1, x2)
-    shape = np.broadcast_shapes(tuple(x.shape), tuple(y.shape))
+    shape = joined_shape(x.shape, y.shape)
     x, y = (_normalized(t.expand(*shape), dim, eps) for t in (x, y))
     return rounded((x * y).sum(dim), found)
 
@@ -153,7 +153,10 @@ def matrix_norm(input: Tensor, ord: Any, dim: Sequence[int] | None, keepdim: boo
     if size in (1, math.inf):
         inside, outside = (rows, columns) if size == 1 else (columns, rows)
         sums = _norm(x, 1, inside, keepdim=True)
-        result = (sums.amax if ord > 0 else sums.amin)(outside, keepdim=True)
+        if ord > 0 and not sums.size(outside):  # of nothing the largest norm is 0
+            result = sums.sum(outside, keepdim=True)
+        else:
+            result = (sums.amax if ord > 0 else sums.amin)(outside, keepdim=True)
     elif ord == "nuc" or size == 2:
         if x.dtype in _16_BITS:
             raise NotImplementedError(

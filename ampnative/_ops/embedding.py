@@ -65,6 +65,18 @@ def embedding_bag(
             f"got {per_sample_weights.dtype}"
         )
 
+    for name, given in (("indices", indices), ("offsets", offsets)):
+        if given.is_floating_point() or given.is_complex() or given.dtype == _C.bool:
+            raise RuntimeError(
+                f"Expected tensor for argument '{name}' to have one of the following scalar types: Long, Int; but got {given.dtype} "
+                "instead (while checking arguments for embedding_bag)"
+            )
+    rows = weight.size(0)
+    wrong = ((indices < 0) | (indices >= rows)).nonzero()
+    if wrong.numel():
+        at = int(wrong[0, 0])
+        raise RuntimeError(f"Index {at} of input takes value {int(indices[at])} which is not in the valid range [0, {rows})")
+
     def placed(values: np.ndarray) -> Tensor:
         return _C.from_numpy(np.ascontiguousarray(values)).to(weight.device)
 
@@ -82,18 +94,18 @@ def embedding_bag(
         per_sample_weights = None if per_sample_weights is None else per_sample_weights[placed(kept)]
     sizes = np.bincount(bag, minlength=bags) if bags else np.zeros(0, np.int64)
     size = placed(sizes.astype(np.int64))
-    rows = _C.functions.embedding(weight, taken, -1, scale_grad_by_freq)
+    read = _C.functions.embedding(weight, taken, -1, scale_grad_by_freq)
     if mode == MAX:
-        best = placed(_largest(rows, np.concatenate([[0], np.cumsum(sizes)])))
+        best = placed(_largest(read, np.concatenate([[0], np.cumsum(sizes)])))
         if not len(bag):
-            return rows.new_zeros((bags, weight.shape[1])) + weight.sum() * 0.0, offset2bag, size, best
+            return read.new_zeros((bags, weight.shape[1])) + weight.sum() * 0.0, offset2bag, size, best
         chosen = taken[best].masked_fill(size.eq(0).unsqueeze(1), 0)
-        out = rows.gather(0, best).masked_fill(size.eq(0).unsqueeze(1), 0.0)
+        out = read.gather(0, best).masked_fill(size.eq(0).unsqueeze(1), 0.0)
         return out, offset2bag, size, chosen
-    wide = rows.float() if rows.dtype.itemsize == 2 else rows
+    wide = read.float() if read.dtype.itemsize == 2 else read
     if per_sample_weights is not None:
         wide = wide * per_sample_weights.to(wide.dtype).unsqueeze(1)
     out = _C.nn._embedding_grad(wide, placed(bag), bags, -1, False)
     if mode == MEAN:
         out = out / size.clamp(min=1).unsqueeze(1)
-    return out.to(rows.dtype), offset2bag, size, size.clone()
+    return out.to(read.dtype), offset2bag, size, size.clone()

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _C
 from .._C import Tensor
+from ._common import joined_shape
 from ._matrix import array, refuse_gradient, shown, tensor
 
 _REAL_OF = {_C.complex64: _C.float32, _C.complex128: _C.float64, _C.complex32: _C.float16}
@@ -270,7 +271,7 @@ def _check_pair(real: Tensor, imag: Tensor) -> None:
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     _check_pair(real, imag)
-    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
+    shape = joined_shape(real.shape, imag.shape)
     pairs = _C.functions.stack([real.expand(*shape), imag.expand(*shape)], -1)
     return pairs.view(_COMPLEX_OF[real.dtype]).squeeze(-1)
 

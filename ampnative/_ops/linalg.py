@@ -13,6 +13,7 @@ from .. import _C
 from .._C import Tensor
 from . import _linalg_functions as functions
 from . import _matrix as m
+from ._common import joined_shape
 from ._matrix import array, check, recording, refuse_gradient, tensor, transposed
 
 _matmul = _C.functions.matmul
@@ -35,7 +36,7 @@ def linalg_inv_ex(A: Tensor, check_errors: bool) -> m.linalg_inv_ex:
 
 
 def _same_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    batch = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    batch = joined_shape(a.shape[:-2], b.shape[:-2])
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 

@@ -218,8 +218,10 @@ def _dim(dim: int, n: int) -> int:
 def _product(a: Tensor, b: Tensor, summed: set[int]) -> Tensor:
     """The sum over the dimensions `summed` (which stay, of size 1) of a * b, both of as many dimensions."""
     alone = [d for d in summed if a.size(d) != 1 and b.size(d) == 1], [d for d in summed if a.size(d) == 1 and b.size(d) != 1]
-    a = a.sum(alone[0], keepdim=True, dtype=a.dtype) if alone[0] else a
-    b = b.sum(alone[1], keepdim=True, dtype=b.dtype) if alone[1] else b
+    a = a.sum(alone[0], keepdim=True) if alone[0] else a
+    b = b.sum(alone[1], keepdim=True) if alone[1] else b
+    if a.dtype != b.dtype and not a.is_floating_point() and not b.is_floating_point():  # one of them is an int64 sum
+        a, b = a.long(), b.long()
     inner = [d for d in summed if a.size(d) != 1]
     both: list[int] = []
     left: list[int] = []
@@ -344,7 +346,7 @@ def einsum(equation: str, operands: list[Tensor]) -> Tensor:
         aligned = _aligned(operand, part, order)
         summed = {d for d, name in enumerate(order) if d >= len(output) and last[name] == i}
         if out is None:
-            out = aligned.sum(sorted(summed), keepdim=True, dtype=aligned.dtype) if summed else aligned
+            out = aligned.sum(sorted(summed), keepdim=True) if summed else aligned
         else:
             out = _product(out, aligned, summed) if summed else out * aligned
     assert out is not None

@@ -6,11 +6,14 @@ import numpy as np
 
 from .. import _C
 from .._C import Tensor
+from ._common import joined_shape
 
 
 def trace(input: Tensor) -> Tensor:
     if input.dim() != 2:
         raise RuntimeError(f"trace: expected a matrix, but got a tensor of {input.dim()} dimensions")
+    if input.dtype == _C.bool:
+        raise NotImplementedError('"trace" not implemented for \'Bool\': convert the input with .long()')
     return input.diagonal().sum()
 
 
@@ -116,7 +119,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     if not dtype.is_floating_point:
         raise NotImplementedError(f"nextafter is not implemented for {dtype}: it works on floating tensors")
     a, b = (t.detach().to("cpu", dtype) for t in (input, other))
-    a, b = (t.contiguous().expand(np.broadcast_shapes(a.shape, b.shape)).contiguous() for t in (a, b))
+    a, b = (t.contiguous().expand(joined_shape(a.shape, b.shape)).contiguous() for t in (a, b))
     if dtype in (_C.float32, _C.float64):
         result = _C.from_numpy(np.asarray(np.nextafter(a.numpy(), b.numpy())))
     else:

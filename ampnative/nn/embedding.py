@@ -53,6 +53,13 @@ def _check_matrix(embeddings: Tensor) -> None:
         raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
 
 
+def _check_dense(name: str, sparse: bool) -> None:
+    if sparse:
+        raise NotImplementedError(
+            f"{name}(sparse=True) asks for sparse gradients, which do not exist here: leave it out, the dense gradient has the same values"
+        )
+
+
 class Embedding(_Table):
     """Rows of ``weight`` (num_embeddings, embedding_dim) by index: (...) int64 -> (..., embedding_dim)."""
 
@@ -71,6 +78,7 @@ class Embedding(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        _check_dense(type(self).__name__, sparse)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
@@ -123,6 +131,7 @@ class EmbeddingBag(_Table):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        _check_dense(type(self).__name__, sparse)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.mode, self.sparse = scale_grad_by_freq, mode, sparse

@@ -112,6 +112,23 @@ static inline void amp_call_init(Call *c, int op) {
     c->extra = NULL;
 }
 
+/* Products and sums that stay at the ends of int64 instead of leaving it: for sizes and steps as the user gave them. */
+static inline int64_t amp_mul_clamped(int64_t a, int64_t b) {
+    int64_t r;
+    return !__builtin_mul_overflow(a, b, &r) ? r : (a < 0) != (b < 0) ? INT64_MIN : INT64_MAX;
+}
+static inline int64_t amp_add_clamped(int64_t a, int64_t b) {
+    int64_t r;
+    return !__builtin_add_overflow(a, b, &r) ? r : a < 0 ? INT64_MIN : INT64_MAX;
+}
+/* A stride between two elements that exist is smaller. Nothing steps along dimensions of one element, or of a tensor without elements:
+ * their strides are cut to this (tensor.c), and so every stride in bytes, and a sum of them, fits. */
+#define AMP_FAR_STRIDE ((int64_t)1 << 48)
+static inline int64_t amp_near_stride(int64_t numel, int64_t size, int64_t stride) {
+    if (numel > 0 && size > 1) return stride;
+    return stride > AMP_FAR_STRIDE ? AMP_FAR_STRIDE : stride < -AMP_FAR_STRIDE ? -AMP_FAR_STRIDE : stride;
+}
+
 /* view.c */
 int64_t amp_numel(int ndim, const int64_t *shape); /* -1 on overflow of int64 */
 bool amp_is_contiguous(int ndim, const int64_t *shape, const int64_t *stride);

@@ -39,10 +39,11 @@ static double zeta_positive(double s, double x) {
     for (; x < 12 + s; x += 1) {
         double term = pow(x, -s);
         sum += term;
-        if (term < sum * 0x1p-60) return sum;
+        if (term <= sum * 0x1p-60) return sum; /* also where the terms are 0: a large s takes no longer */
     }
     if (x == (double)INFINITY) return 0;
     double power = pow(x, -s), factor = s, scale = power / x;
+    if (power == 0) return sum;
     sum += power * x / (s - 1) + 0.5 * power;
     for (int k = 0; k < 8; k++) {
         sum += weight[k] * factor * scale;

@@ -54,7 +54,7 @@ static inline double conv_bias(const Conv *c, int64_t i) {
 
 static inline int64_t conv_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t conv_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t conv_divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; } /* a >= 0 */
+static inline int64_t conv_divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); } /* a >= 0 */
 
 /* ---- gathering (conv_gather.c) ----
  *

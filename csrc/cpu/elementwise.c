@@ -300,7 +300,7 @@ static int choose_unary(const Call *call, int dtype, Params *p) {
     case OP_round:
         decimals = given(call, 0) ? call->num[0].i : 0;
         if (decimals == 0) return OP_round;
-        p->f[1] = power_of_ten(decimals < 0 ? -decimals : decimals);
+        p->f[1] = power_of_ten(decimals < 0 ? amp_mul_clamped(decimals, -1) : decimals);
         return decimals > 0 ? KERNEL_round_up : KERNEL_round_down;
     case OP_clamp:
         if (given(call, 0) && given(call, 1)) return OP_clamp;

@@ -1,6 +1,10 @@
 /* Integer, complex and selecting kernels. Integers of every width, and bool, are computed in 64 bits. */
 #include "vectorize.h"
 
+#include <complex.h>
+#include <math.h>
+#undef I
+
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
 
@@ -100,11 +104,34 @@ static const Kernel table_i64[KERNEL_COUNT] = {
 
 Kernel amp_kernel_i64(int id) { return table_i64[id]; }
 
-/* ---- complex numbers: arithmetic and equality ---- */
+/* ---- complex numbers: arithmetic, functions and equality ---- */
+
+static inline double _Complex to_c(AmpComplex v) { return CMPLX(v.re, v.im); }
+static inline AmpComplex from_c(double _Complex v) { return (AmpComplex){creal(v), cimag(v)}; }
+/* without the loss of cexp(z) - 1 near 0:  e^a cos b - 1 = expm1(a) cos b - 2 sin^2(b / 2) */
+static inline AmpComplex complex_expm1(AmpComplex v) {
+    const double s = sin(0.5 * v.im);
+    return (AmpComplex){expm1(v.re) * cos(v.im) - 2 * s * s, exp(v.re) * sin(v.im)};
+}
+/* log |1 + z| = log1p(2 a + |z|^2) / 2 where that is near 0 */
+static inline AmpComplex complex_log1p(AmpComplex v) {
+    const double more = v.re * (2 + v.re) + v.im * v.im;
+    const bool near = fabs(v.re) < 0.5 && fabs(v.im) < 0.5;
+    return (AmpComplex){near ? 0.5 * log1p(more) : log(hypot(1 + v.re, v.im)), atan2(v.im, 1 + v.re)};
+}
+static inline AmpComplex complex_sigmoid(AmpComplex v) { return from_c(1 / (1 + cexp(-to_c(v)))); }
 
 #define ZERO(v) ((v).re == 0 && (v).im == 0)
 /* clang-format off */
-#define C128_UNARY(X) X(neg, ((AmpComplex){-x.re, -x.im})) X(square, amp_c128_mul(x, x)) X(reciprocal, amp_c128_div((AmpComplex){1, 0}, x))
+#define C128_UNARY(X) X(neg, ((AmpComplex){-x.re, -x.im})) X(square, amp_c128_mul(x, x)) X(reciprocal, amp_c128_div((AmpComplex){1, 0}, x)) \
+    X(exp, from_c(cexp(to_c(x)))) X(log, from_c(clog(to_c(x)))) X(sqrt, from_c(csqrt(to_c(x))))                        \
+    X(sin, from_c(csin(to_c(x)))) X(cos, from_c(ccos(to_c(x)))) X(tan, from_c(ctan(to_c(x))))                          \
+    X(asin, from_c(casin(to_c(x)))) X(acos, from_c(cacos(to_c(x)))) X(atan, from_c(catan(to_c(x))))                    \
+    X(sinh, from_c(csinh(to_c(x)))) X(cosh, from_c(ccosh(to_c(x)))) X(tanh, from_c(ctanh(to_c(x))))                    \
+    X(asinh, from_c(casinh(to_c(x)))) X(acosh, from_c(cacosh(to_c(x)))) X(atanh, from_c(catanh(to_c(x))))              \
+    X(exp2, from_c(cexp(to_c(x) * 0.69314718055994530942))) X(expm1, complex_expm1(x)) X(log1p, complex_log1p(x))      \
+    X(log2, from_c(clog(to_c(x)) / 0.69314718055994530942)) X(log10, from_c(clog(to_c(x)) / 2.30258509299404568402))   \
+    X(rsqrt, from_c(1 / csqrt(to_c(x)))) X(sigmoid, complex_sigmoid(x)) X(silu, amp_c128_mul(x, complex_sigmoid(x)))
 #define C128_UNARY_TESTS(X)                                                                                            \
     X(isnan, x.re != x.re || x.im != x.im) X(isinf, amp_f64_isinf(x.re) || amp_f64_isinf(x.im))                        \
     X(isfinite, amp_f64_isfinite(x.re) && amp_f64_isfinite(x.im)) X(logical_not, ZERO(x))

@@ -98,6 +98,7 @@ static void write_images(void *ctx, int64_t begin, int64_t end) {
             int64_t first, past;
             if (up < 0 || up % f->s->stride[0] || h >= f->count[0]) continue;
             inside(f, 1, x, &first, &past);
+            if (first == past) continue;
             const char *src = f->columns + (((plane * f->taps + tap) * f->count[0] + h) * f->count[1] + first) * f->item;
             add_windows(f, compute, sum + (first * f->s->stride[1] + x) * wide, f->s->stride[1], src, past - first);
         }

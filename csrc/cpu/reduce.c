@@ -47,8 +47,8 @@ static int merge(int n, int64_t *shape, int64_t *const *steps, int nsteps) {
     int nd = 0;
     for (int d = 0; d < n; d++) {
         bool join = nd > 0;
-        for (int v = 0; join && v < nsteps; v++) join = steps[v][nd - 1] == steps[v][d] * shape[d];
-        if (join) shape[nd - 1] *= shape[d];
+        for (int v = 0; join && v < nsteps; v++) join = steps[v][nd - 1] == amp_mul_clamped(steps[v][d], shape[d]);
+        if (join) shape[nd - 1] = amp_mul_clamped(shape[nd - 1], shape[d]);
         else shape[nd++] = shape[d];
         for (int v = 0; v < nsteps; v++) steps[v][nd - 1] = steps[v][d];
     }
@@ -66,11 +66,11 @@ void amp_reduce_plan(ReducePlan *p, const Call *call, bool keep_order) {
     for (int d = 0; d < in->ndim; d++) {
         int64_t size = in->shape[d], step[3] = {in->stride[d] * item, 0, 0};
         if (call->dims >> d & 1) {
-            p->reduced *= size;
+            p->reduced = amp_mul_clamped(p->reduced, size);
             if (size != 1) p->nreduced = add_dim(p->nreduced, size, step, p->shape, reduced_steps, 1, keep_order);
             continue;
         }
-        p->kept *= size;
+        p->kept = amp_mul_clamped(p->kept, size);
         step[1] = out->stride[d] * (int64_t)amp_itemsize(out->dtype);
         if (out2) step[2] = out2->stride[d] * (int64_t)amp_itemsize(out2->dtype);
         if (size != 1) p->nkept = add_dim(p->nkept, size, step, p->kept_shape, kept_steps, 3, false);

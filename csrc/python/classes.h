@@ -32,6 +32,7 @@ int raw_copy(View *dst, const View *src);
 int raw_fill(Tensor *t, Number value);
 /* RuntimeError, -1, for a number that a fill of this dtype refuses. */
 int check_number(const Number *n, int dtype);
+int check_value(const Tensor *value, int dtype); /* the same for a 0-dim tensor in a number's place */
 Number number_int(int64_t i);
 Number number_float(double f);
 

@@ -251,6 +251,15 @@ static int transposed_sizes(const Tensor *x, const Tensor *w, const ConvShape *s
 
 /* ---- the slot ---- */
 
+/* A stride leads from window to window, a dilation from one element of the kernel to the next: where there is no next one, any number is
+ * 1, and all that is left stays inside the padded image, whose size fits. */
+static void drop_idle_steps(ConvShape *s, int spatial, const int64_t *windows, const int64_t *kernel) {
+    for (int d = 0; d < spatial; d++) {
+        s->stride[d] = windows[d] <= 1 ? 1 : s->stride[d];
+        s->dilation[d] = kernel[d] <= 1 ? 1 : s->dilation[d];
+    }
+}
+
 /* out = the convolution `op` of a and b; both are made dense. 0 or -1. */
 static int form(OpId op, Tensor *a, Tensor *b, Tensor *bias, const ConvShape *shape, Tensor *out, const char *name) {
     Call call;
@@ -264,6 +273,8 @@ static int form(OpId op, Tensor *a, Tensor *b, Tensor *bias, const ConvShape *sh
     if (y) {
         ConvShape s = *shape;
         const View *weight = op == OP_conv_weight ? &out->v : &y->v, *image = op == OP_convolution ? &out->v : &x->v;
+        const View *windows = op == OP_convolution ? &out->v : &x->v;
+        drop_idle_steps(&s, weight->ndim - 2, windows->shape + 2, weight->shape + 2);
         int64_t taps = weight->shape[0] ? weight->numel / weight->shape[0] : 0;
         call.nin = 3;
         call.nout = 1;
@@ -418,6 +429,7 @@ int run_CONV_TRANSPOSE(OpCall *c) { return convolve(c, c->arg[4], true, c->arg[5
 static Tensor *pad_to_same(Back *b, const OpCall *c, int spatial, int64_t *padding) {
     Tensor *x = batched(b, c, spatial);
     int64_t stride[MOST_SPATIAL], dilation[MOST_SPATIAL];
+    bool warned = false;
     if (!x || numbers_of(&c->arg[3], spatial, "stride", 1, stride) < 0 ||
         numbers_of(&c->arg[5], spatial, "dilation", 1, dilation) < 0) {
         b->failed = true;
@@ -442,6 +454,15 @@ static Tensor *pad_to_same(Back *b, const OpCall *c, int spatial, int64_t *paddi
         }
         padding[d] = total < 0 ? 0 : total / 2;
         if (total % 2) {
+            if (!warned &&
+                PyErr_WarnEx(PyExc_UserWarning,
+                             "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy "
+                             "of the input be created: give an odd kernel, or the padding in numbers",
+                             1) < 0) {
+                b->failed = true;
+                return NULL;
+            }
+            warned = true;
             memcpy(shape, x->v.shape, (size_t)x->v.ndim * sizeof *shape);
             shape[d + 2] = 1;
             Tensor *parts[2] = {x, constant(b, x, x->v.ndim, shape, 0.0)};
@@ -591,6 +612,7 @@ static int run_fold(OpCall *c, Tensor *x, const ConvShape *shape, const int64_t 
     Tensor *dense = out ? raw_contiguous(x) : NULL;
     if (dense) {
         ConvShape s = *shape;
+        drop_idle_steps(&s, 2, count, s.kernel);
         Call call;
         amp_call_init(&call, c->row->op);
         call.nin = call.nout = 1;

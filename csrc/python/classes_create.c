@@ -61,7 +61,7 @@ int run_FACTORY(OpCall *c) {
 }
 
 /* Integers and fp32 refuse what they cannot hold; 16-bit and fp8 formats round (to inf where they have one), and bool takes all. uint8
- * takes negative numbers down to -255 and wraps them, as PyTorch does. */
+ * takes negative integers down to -255 and wraps them, as PyTorch does. */
 static bool number_fits(const Number *n, int dtype) {
     if (dtype == AMP_BOOL || amp_is_complex(dtype)) {
         return true;
@@ -81,7 +81,7 @@ static bool number_fits(const Number *n, int dtype) {
     if (n->kind == NUMBER_INT || n->kind == NUMBER_BOOL) {
         return n->i >= low && n->i <= high;
     }
-    return n->f >= (double)low && n->f < (double)high + 1.0; /* false for NaN; both bounds are exact */
+    return n->f >= (dtype == AMP_UINT8 ? 0.0 : (double)low) && n->f < (double)high + 1.0; /* false for NaN; bounds are exact */
 }
 
 int check_number(const Number *n, int dtype) {
@@ -95,6 +95,17 @@ int check_number(const Number *n, int dtype) {
                  shown ? shown : Py_None);
     Py_XDECREF(shown);
     return -1;
+}
+
+int check_value(const Tensor *value, int dtype) {
+    Number number;
+    PyObject *o = value->v.device == AMP_META ? NULL : element_get(value->v.data, value->v.dtype);
+    if (value->v.device == AMP_META) {
+        return 0;
+    }
+    int failed = !o || number_from_object(o, &number) < 0 ? -1 : check_number(&number, dtype);
+    Py_XDECREF(o);
+    return failed;
 }
 
 int run_FULL(OpCall *c) {
@@ -278,6 +289,16 @@ int run_NEW(OpCall *c) {
     return finish(c, t);
 }
 
+static int check_probability(double p) {
+    if (p >= 0 && p <= 1) {
+        return 0;
+    }
+    PyObject *shown = PyFloat_FromDouble(p);
+    PyErr_Format(PyExc_RuntimeError, "bernoulli_ expects p to be in [0, 1], but got p=%S", shown ? shown : Py_None);
+    Py_XDECREF(shown);
+    return -1;
+}
+
 /* uniform_, normal_, bernoulli_, exponential_: the target is filled in the order of its elements. */
 int run_RANDOM_FILL(OpCall *c) {
     Tensor *t = c->out;
@@ -297,8 +318,7 @@ int run_RANDOM_FILL(OpCall *c) {
         PyErr_SetString(PyExc_RuntimeError, "normal expects std >= 0.0");
         return -1;
     }
-    if (c->row->op == OP_bernoulli_fill && !(num[0].f >= 0 && num[0].f <= 1)) {
-        PyErr_SetString(PyExc_RuntimeError, "bernoulli_ expects p to be in [0, 1]");
+    if (c->row->op == OP_bernoulli_fill && check_probability(num[0].f) < 0) {
         return -1;
     }
     if (c->row->op == OP_exponential && !(num[0].f > 0)) {
@@ -306,6 +326,15 @@ int run_RANDOM_FILL(OpCall *c) {
         return -1;
     }
     return draw(c, (OpId)c->row->op, t, NULL, n, num) < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(t));
+}
+
+/* bernoulli(input, p): a new tensor of the input's shape and dtype. */
+int run_BERNOULLI_P(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    Number p = number_float(c->arg[1].f);
+    Tensor *out = check_probability(p.f) < 0 ? NULL
+                                             : result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    return out ? draw(c, OP_bernoulli_fill, out, NULL, 1, &p) : -1;
 }
 
 int run_BERNOULLI(OpCall *c) {

@@ -17,6 +17,20 @@ static Tensor *dense_indices(const OpCall *c, Tensor *indices) {
     return dense;
 }
 
+/* The IndexError of the slot, with the first index that is no row and the number of rows. */
+static void name_bad_index(const OpCall *c, const Tensor *dense, int64_t rows) {
+    const char *p = dense->v.data;
+    for (int64_t i = 0; i < dense->v.numel; i++, p += sizeof(int64_t)) {
+        int64_t k;
+        memcpy(&k, p, sizeof k);
+        if (k < 0 || k >= rows) {
+            PyErr_Format(PyExc_IndexError, "%s: index out of range in self: index %lld, but the table has %lld rows, from 0 on",
+                         c->row->name, (long long)k, (long long)rows);
+            return;
+        }
+    }
+}
+
 static int run_table(OpCall *c, Tensor *in, Tensor *out, int nnum) {
     Tensor *indices = dense_indices(c, c->arg[1].t), *dense = indices ? raw_contiguous(in) : NULL;
     int failed = -1;
@@ -33,6 +47,9 @@ static int run_table(OpCall *c, Tensor *in, Tensor *out, int nnum) {
             call.num[i] = number_int(c->arg[3 + i].i);
         }
         failed = run_slot(out->v.device, AMP_BACKEND_SLOT(out->v.device, embedding), &call, out->v.numel * 8, c->row->name);
+        if (failed && PyErr_ExceptionMatches(PyExc_IndexError)) {
+            name_bad_index(c, indices, c->row->op == OP_embedding_grad ? out->v.shape[0] : in->v.shape[0]);
+        }
     }
     Py_XDECREF(indices);
     Py_XDECREF(dense);

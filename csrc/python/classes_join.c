@@ -41,21 +41,9 @@ static bool same_elements(const View *a, const View *b) {
     return a->data == b->data && a->dtype == b->dtype && !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
-/* Whether a number that was given in the place of a tensor fits. 0, or -1 with RuntimeError. */
-static int check_wrapped(const Tensor *t, int dtype) {
-    if (!(t->flags & TENSOR_WRAPPED) || t->v.device == AMP_META) {
-        return 0;
-    }
-    Number number;
-    PyObject *value = element_get(t->v.data, t->v.dtype);
-    int failed = !value || number_from_object(value, &number) < 0 ? -1 : check_number(&number, dtype);
-    Py_XDECREF(value);
-    return failed;
-}
-
 static int overwrite(OpCall *c, Tensor *from) {
     Tensor *to = c->out;
-    if (check_wrapped(from, to->v.dtype) < 0) {
+    if ((from->flags & TENSOR_WRAPPED) && check_value(from, to->v.dtype) < 0) {
         return -1;
     }
     int64_t joined[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
@@ -216,117 +204,6 @@ int run_STACK(OpCall *c) {
     return result_set(c, result);
 }
 
-static int check_index(const OpCall *c, const Tensor *index) {
-    if (index->v.dtype == AMP_INT64) {
-        return 0;
-    }
-    PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int64 for index, got %s", c->row->name,
-                 amp_dtype_info[index->v.dtype].name);
-    return -1;
-}
-
-int run_GATHER(OpCall *c) {
-    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
-    if (dim < 0 || check_index(c, index) < 0) {
-        return -1;
-    }
-    if (in->v.ndim != index->v.ndim) {
-        PyErr_SetString(PyExc_RuntimeError, "Index tensor must have the same number of dimensions as input tensor");
-        return -1;
-    }
-    for (int d = 0; d < in->v.ndim; d++) {
-        if (d != dim && index->v.shape[d] > in->v.shape[d]) {
-            PyErr_Format(
-                PyExc_RuntimeError,
-                "Size does not match at dimension %d: expected index size to be no larger than self's apart from dimension %d", d,
-                dim);
-            return -1;
-        }
-    }
-    Tensor *out = result_new(c, 0, index->v.ndim, index->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    if (!out) {
-        return -1;
-    }
-    if (in->v.ndim == 0) {
-        return raw_copy(&out->v, &in->v);
-    }
-    Call call = {.op = OP_gather, .nin = 2, .nout = 1, .in = {&in->v, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
-    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, out->v.numel * 16, c->row->name);
-}
-
-int run_SCATTER_ADD(OpCall *c) {
-    Tensor *in = c->arg[0].t, *index = c->arg[2].t, *src = c->arg[3].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
-    if (dim < 0 || check_index(c, index) < 0) {
-        return -1;
-    }
-    if (src->v.dtype != in->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got %s and %s",
-                     amp_dtype_info[in->v.dtype].name, amp_dtype_info[src->v.dtype].name);
-        return -1;
-    }
-    bool fits = in->v.ndim == index->v.ndim && src->v.ndim == index->v.ndim && in->v.ndim > 0;
-    for (int d = 0; fits && d < in->v.ndim; d++) {
-        fits = index->v.shape[d] <= src->v.shape[d] && (d == dim || index->v.shape[d] <= in->v.shape[d]);
-    }
-    if (!fits) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "scatter_add_(): Expected index to be no larger than self apart from the scattered dimension and to be "
-                        "no larger than src, with equal numbers of dimensions of at least 1");
-        return -1;
-    }
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
-    if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
-        return -1;
-    }
-    View part = src->v; /* only the leading block that index covers takes part */
-    part.shape = index->v.shape;
-    part.numel = index->v.numel;
-    part.layout = 0;
-    Call call = {
-        .op = OP_scatter_add, .nin = 2, .nout = 1, .in = {&part, &index->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
-    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, gather), &call, index->v.numel * 16, c->row->name);
-}
-
-/* index_select, unlike x[index], does not count from the end. index: 1-d, int64. */
-static int count_from_zero(const Tensor *index) {
-    const char *p = index->v.data;
-    for (int64_t i = 0; index->v.device != AMP_META && i < index->v.numel;
-         i++, p += index->v.stride[0] * (int64_t)sizeof(int64_t)) {
-        int64_t k;
-        memcpy(&k, p, sizeof k);
-        if (k < 0) {
-            PyErr_Format(PyExc_IndexError, "index out of range in self: index_select() does not count from the end, got %lld",
-                         (long long)k);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int run_INDEX_SELECT(OpCall *c) {
-    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
-    if (dim < 0) {
-        return -1;
-    }
-    if (index->v.ndim > 1 || !amp_is_integral(index->v.dtype) || index->v.dtype == AMP_BOOL) {
-        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector of integers, got a %d-D tensor of %s",
-                     index->v.ndim, amp_dtype_info[index->v.dtype].name);
-        return -1;
-    }
-    int64_t one = index->v.numel;
-    Tensor *wide = call_cast(index, AMP_INT64), *line = wide ? call_reshape(wide, 1, &one) : NULL, *result = NULL;
-    if (line && count_from_zero(line) == 0) {
-        Arg arg[MAX_ARGS] = {arg_tensor(in), {.kind = ARG_TENSORS, .n = 1, .ts = &line}, arg_int(dim), arg_int(1)};
-        result = run_op_tensor(OP_index, arg);
-    }
-    Py_XDECREF(wide);
-    Py_XDECREF(line);
-    return result_set(c, result);
-}
-
 /* ---- advanced indexing ----
  *
  * indices: k int64 tensors for the dimensions first_dim .. first_dim + k - 1 of input (indexing.c has moved them there), broadcast to one
@@ -341,6 +218,15 @@ typedef struct IndexPlan {
     View source, index[8];
     const View *list[8];
 } IndexPlan;
+
+static int check_index(const OpCall *c, const Tensor *index) {
+    if (index->v.dtype == AMP_INT64) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int64 for index, got %s", c->row->name,
+                 amp_dtype_info[index->v.dtype].name);
+    return -1;
+}
 
 static int plan_index(const OpCall *c, const View *in, const Arg *indices, int first, bool adjacent, IndexPlan *p) {
     p->k = indices->n;

@@ -45,6 +45,9 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         break;
     default: break;
     }
+    if (dtype == AMP_BOOL && c->row->op == OP_square) { /* as pow(input, 2) */
+        *compute = *out = AMP_INT64;
+    }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
     }
@@ -88,6 +91,10 @@ int run_UNARY(OpCall *c) {
     }
     if (c->row->op == OP_gelu && strcmp(c->arg[1].s, "none") && strcmp(c->arg[1].s, "tanh")) {
         PyErr_Format(PyExc_RuntimeError, "approximate argument must be either 'none' or 'tanh', not '%s'", c->arg[1].s);
+        return -1;
+    }
+    if (c->row->op == OP_celu && c->arg[1].f == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "ZeroDivisionError: alpha cannot be 0 for CELU: it divides the input");
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_ELEMENTWISE);
@@ -395,11 +402,7 @@ int run_MASKED_FILL(OpCall *c) {
         return -1;
     }
     int dtype = t[0]->v.dtype;
-    if (amp_dtype_info[t[2]->v.dtype].category > amp_dtype_info[dtype].category) {
-        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow", amp_dtype_info[dtype].name);
-        return -1;
-    }
-    Tensor *value = raw_cast(t[2], dtype);
+    Tensor *value = check_value(t[2], dtype) < 0 ? NULL : raw_cast(t[2], dtype);
     if (!value) {
         return -1;
     }

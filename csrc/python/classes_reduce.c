@@ -43,7 +43,7 @@ static int plan_reduction(const OpCall *c, const Tensor *in, Reduction *r) {
     for (int d = 0; d < in->v.ndim; d++) {
         bool reduced = (r->mask >> d) & 1;
         r->full[d] = reduced ? 1 : in->v.shape[d];
-        r->count *= reduced ? in->v.shape[d] : 1;
+        r->count = amp_mul_clamped(r->count, reduced ? in->v.shape[d] : 1);
         if (!reduced || r->keepdim) {
             r->kept[r->nkept++] = r->full[d];
         }
@@ -79,6 +79,22 @@ static int refuse_empty(const OpCall *c, const Tensor *in, const Reduction *r) {
     return -1;
 }
 
+/* Norms that have no value over nothing: infinite and negative orders. */
+static int refuse_norm(const OpCall *c, const Tensor *in, const Reduction *r) {
+    double ord = c->arg[1].num.f;
+    if (r->count != 0 || in->v.ndim == 0 || !(ord < 0 || isinf(ord))) {
+        return 0;
+    }
+    PyObject *shown = PyFloat_FromDouble(ord);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "linalg.vector_norm cannot compute the %S norm on an empty tensor or dimension because the operation does not have "
+        "an identity",
+        shown ? shown : Py_None);
+    Py_XDECREF(shown);
+    return -1;
+}
+
 static int reduce_dtype(const OpCall *c, const Tensor *in) {
     int dtype = in->v.dtype, given = given_dtype(c);
     switch ((DTypeRule)c->row->rule) {
@@ -111,7 +127,8 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
 static int reduce_from(OpCall *c, Tensor *in) {
     Reduction r;
     int dtype = reduce_dtype(c, in);
-    if (dtype < 0 || plan_reduction(c, in, &r) < 0 || (is_extremum(c->row->op) && refuse_empty(c, in, &r) < 0)) {
+    if (dtype < 0 || plan_reduction(c, in, &r) < 0 || (is_extremum(c->row->op) && refuse_empty(c, in, &r) < 0) ||
+        (c->row->op == OP_vector_norm && refuse_norm(c, in, &r) < 0)) {
         return -1;
     }
     int device = in->v.device;

@@ -1,7 +1,12 @@
-/* Writes at indices along one dimension: scatter and its reductions, index_add, index_copy, index_fill; diagonals and windows. */
+/* Reads and writes at indices along one dimension: gather, scatter and its reductions, index_select, index_add, index_copy, index_fill;
+ * diagonals and windows. */
 #include <string.h>
 
 #include "classes.h"
+
+/* A 0-dim tensor counts as one with a single element along its only dimension. */
+static int dims_of(const Tensor *t) { return t->v.ndim ? t->v.ndim : 1; }
+static int64_t size_of(const Tensor *t, int d) { return t->v.ndim ? t->v.shape[d] : 1; }
 
 /* index as int64, a vector or a scalar; new reference. */
 static Tensor *line_index(const OpCall *c, Tensor *index) {
@@ -12,9 +17,10 @@ static Tensor *line_index(const OpCall *c, Tensor *index) {
     }
     bool narrow = index->v.dtype == AMP_INT32 && c->row->op == OP_index_add;
     if (index->v.dtype != AMP_INT64 && !narrow) {
-        PyErr_Format(PyExc_RuntimeError,
-                     c->row->op == OP_index_add ? "%s_(): Expected dtype int32/int64 for index but got: %s"
-                                                : "%s_(): Expected a long tensor for index, but got %s",
+        PyErr_Format(c->row->op == OP_index_fill ? PyExc_IndexError : PyExc_RuntimeError,
+                     c->row->op == OP_index_add    ? "%s_(): Expected dtype int32/int64 for index but got: %s"
+                     : c->row->op == OP_index_fill ? "%s_(): Expected dtype int64 for index, but got %s"
+                                                   : "%s_(): Expected a long tensor for index, but got %s",
                      c->row->name, amp_dtype_info[index->v.dtype].name);
         return NULL;
     }
@@ -98,6 +104,14 @@ static int check_rows(const OpCall *c, const Tensor *in, const Tensor *index, co
                      c->row->name, amp_dtype_info[in->v.dtype].name, amp_dtype_info[source->v.dtype].name);
         return -1;
     }
+    if (c->row->op == OP_index_copy && in->v.ndim && source->v.ndim && in->v.ndim != source->v.ndim) {
+        PyErr_Format(
+            PyExc_IndexError,
+            "index_copy_(): When source and destination are not scalars, their dimensionality must match: source has %d, "
+            "destination %d dimensions",
+            source->v.ndim, in->v.ndim);
+        return -1;
+    }
     int64_t rows = source->v.ndim ? source->v.shape[dim < source->v.ndim ? dim : 0] : 1;
     if (rows != index->v.numel) {
         PyErr_Format(PyExc_RuntimeError,
@@ -105,7 +119,8 @@ static int check_rows(const OpCall *c, const Tensor *in, const Tensor *index, co
                      (long long)index->v.numel, (long long)rows, dim);
         return -1;
     }
-    bool same = (in->v.ndim ? in->v.ndim : 1) == (source->v.ndim ? source->v.ndim : 1);
+    /* index_copy takes one element for a scalar */
+    bool same = c->row->op == OP_index_add ? in->v.ndim == source->v.ndim : dims_of(in) == dims_of(source);
     for (int d = 0; same && d < in->v.ndim; d++) {
         same = d == dim || in->v.shape[d] == source->v.shape[d];
     }
@@ -166,7 +181,8 @@ int run_INDEX_FILL(OpCall *c) {
                      value->v.ndim);
         return -1;
     }
-    Tensor *index = line_index(c, c->arg[2].t), *same = index ? raw_cast(value, in->v.dtype) : NULL;
+    Tensor *index = check_value(value, in->v.dtype) < 0 ? NULL : line_index(c, c->arg[2].t);
+    Tensor *same = index ? raw_cast(value, in->v.dtype) : NULL;
     if (same && check_positions(c, index, dim, in->v.ndim ? in->v.shape[dim] : 1, true) == 0) {
         int64_t shape[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
         memcpy(shape, in->v.shape, (size_t)in->v.ndim * sizeof *shape);
@@ -183,30 +199,35 @@ int run_INDEX_FILL(OpCall *c) {
     return failed;
 }
 
-/* ---- scatter ---- */
+/* ---- gather and scatter ---- */
 
-/* The index as int64 of fitting shape; new reference. src NULL: a number. */
-static Tensor *scatter_index(const OpCall *c, const Tensor *in, Tensor *index, const Tensor *src, int dim) {
+/* The index as int64; new reference. */
+static Tensor *place_index(const OpCall *c, Tensor *index) {
     if (index->v.dtype != AMP_INT64 && index->v.dtype != AMP_INT32) {
         PyErr_Format(PyExc_RuntimeError, "%s(): Expected dtype int32/int64 for index, got %s", c->row->name,
                      amp_dtype_info[index->v.dtype].name);
         return NULL;
     }
+    return raw_cast(index, AMP_INT64);
+}
+
+/* The index as int64 of fitting shape; new reference. src NULL: a number. An empty index fits everything. */
+static Tensor *scatter_index(const OpCall *c, const Tensor *in, Tensor *index, const Tensor *src, int dim) {
     if (src && src->v.dtype != in->v.dtype) {
         PyErr_Format(PyExc_RuntimeError, "scatter(): Expected self.dtype to be equal to src.dtype, got %s and %s",
                      amp_dtype_info[in->v.dtype].name, amp_dtype_info[src->v.dtype].name);
         return NULL;
     }
-    int nd = index->v.ndim ? index->v.ndim : 1, have = in->v.ndim ? in->v.ndim : 1;
-    if (index->v.numel && (nd != have || (src && (src->v.ndim ? src->v.ndim : 1) != nd))) {
+    int nd = dims_of(index);
+    if (index->v.numel && (nd != dims_of(in) || (src && dims_of(src) != nd))) {
         PyErr_Format(PyExc_RuntimeError, "%s(): Index tensor must have the same number of dimensions as %s tensor", c->row->name,
-                     nd != have ? "self" : "src");
+                     nd != dims_of(in) ? "self" : "src");
         return NULL;
     }
     bool fits = true;
-    for (int d = 0; fits && index->v.numel && d < index->v.ndim; d++) {
-        int64_t room = in->v.ndim ? in->v.shape[d] : 1, given = src && src->v.ndim ? src->v.shape[d] : 1;
-        fits = (d == dim || index->v.shape[d] <= room) && (!src || index->v.shape[d] <= given);
+    for (int d = 0; fits && index->v.numel && d < nd; d++) {
+        int64_t asked = size_of(index, d);
+        fits = (d == dim || asked <= size_of(in, d)) && (!src || asked <= size_of(src, d));
     }
     if (!fits) {
         PyErr_Format(PyExc_RuntimeError,
@@ -214,14 +235,15 @@ static Tensor *scatter_index(const OpCall *c, const Tensor *in, Tensor *index, c
                      c->row->name, dim);
         return NULL;
     }
-    return raw_cast(index, AMP_INT64);
+    return place_index(c, index);
 }
 
-/* out at index = src (one element everywhere if `src` has fewer dimensions), along dim; `how`: the number of scatter_into, or 0. */
-static int scatter_slot(const OpCall *c, View *out, const View *index, const View *src, int dim, int64_t how) {
+/* gather: other = table at index; scatters: table at index = other (one element everywhere if it has fewer dimensions), or combined with
+ * it; `how`: the number of scatter_into, or 0. */
+static int gather_slot(const OpCall *c, View *table, const View *index, View *other, int dim, int64_t how) {
     Call call = {.op = c->row->op, .nin = 2, .nout = 1, .dims = (uint64_t)1 << dim, .nnum = 1, .num = {number_int(how)}};
     int64_t strides[AMP_MAX_DIMS], one[1] = {1}, step[1] = {1};
-    View part = *src, place = *index, to = *out;
+    View part = *other, place = *index, all = *table;
     if (index->numel == 0) {
         return 0;
     }
@@ -230,12 +252,12 @@ static int scatter_slot(const OpCall *c, View *out, const View *index, const Vie
         place.shape = one;
         place.stride = step;
     }
-    if (to.ndim == 0) {
-        to.ndim = 1;
-        to.shape = one;
-        to.stride = step;
+    if (all.ndim == 0) {
+        all.ndim = 1;
+        all.shape = one;
+        all.stride = step;
     }
-    if (src->ndim < place.ndim) {
+    if (other->ndim < place.ndim) {
         memset(strides, 0, sizeof strides);
         part.stride = strides;
     }
@@ -243,23 +265,56 @@ static int scatter_slot(const OpCall *c, View *out, const View *index, const Vie
     part.shape = place.shape;
     part.numel = place.numel;
     part.layout = 0;
-    call.in[0] = &part;
+    bool reads = c->row->op == OP_gather;
+    call.in[0] = reads ? &all : &part;
     call.in[1] = &place;
-    call.out[0] = &to;
-    return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gather), &call, index->numel * 16, c->row->name);
+    call.out[0] = reads ? &part : &all;
+    return run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, index->numel * 16, c->row->name);
 }
 
+int run_GATHER(OpCall *c) {
+    Tensor *in = c->arg[0].t, *given = c->arg[2].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    Tensor *index = dim < 0 ? NULL : place_index(c, given);
+    if (!index) {
+        return -1;
+    }
+    int failed = -1, large = -1;
+    if (index->v.numel && dims_of(in) != dims_of(index)) {
+        PyErr_SetString(PyExc_RuntimeError, "Index tensor must have the same number of dimensions as input tensor");
+        goto done;
+    }
+    for (int d = 0; index->v.numel && d < index->v.ndim; d++) {
+        large = d != dim && index->v.shape[d] > size_of(in, d) ? d : large;
+    }
+    if (large >= 0) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "Size does not match at dimension %d: expected index size to be no larger than self's apart from dimension %d", large,
+            dim);
+        goto done;
+    }
+    Tensor *out = result_new(c, 0, given->v.ndim, given->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    failed = out ? gather_slot(c, &in->v, &index->v, &out->v, dim, 0) : -1;
+done:
+    Py_DECREF(index);
+    return failed;
+}
+
+/* The scatters: = a number, = src, += src. */
 int run_SCATTER(OpCall *c) {
-    Tensor *in = c->arg[0].t, *src = c->row->op == OP_scatter ? c->arg[3].t : NULL;
+    Tensor *in = c->arg[0].t, *src = c->row->op == OP_scatter_value ? NULL : c->arg[3].t;
     int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
-    Tensor *index = dim < 0 ? NULL : scatter_index(c, in, c->arg[2].t, src, dim);
+    Tensor *index = dim < 0 || (!src && check_number(&c->arg[3].num, in->v.dtype) < 0)
+                        ? NULL
+                        : scatter_index(c, in, c->arg[2].t, src, dim);
     if (!index) {
         return -1;
     }
     Tensor *from = src ? (Tensor *)Py_NewRef(src) : tensor_new(0, NULL, in->v.dtype, in->v.device);
     if (from && (src || raw_fill(from, c->arg[3].num) == 0)) {
         Tensor *out = copied_input(c, in);
-        failed = out ? scatter_slot(c, &out->v, &index->v, &from->v, dim, 0) : -1;
+        failed = out ? gather_slot(c, &out->v, &index->v, &from->v, dim, 0) : -1;
     }
     Py_XDECREF(from);
     Py_DECREF(index);
@@ -276,9 +331,62 @@ int run_SCATTER_INTO(OpCall *c) {
     }
     int op = !strcmp(c->arg[4].s, "prod") ? OP_mul : !strcmp(c->arg[4].s, "amax") ? OP_maximum : OP_minimum;
     Tensor *out = copied_input(c, in);
-    failed = out ? scatter_slot(c, &out->v, &index->v, &c->arg[3].t->v, dim, op) : -1;
+    failed = out ? gather_slot(c, &out->v, &index->v, &c->arg[3].t->v, dim, op) : -1;
     Py_DECREF(index);
     return failed;
+}
+
+/* index_select, unlike x[index], does not count from the end. index: 1-d, int64. */
+static int count_from_zero(const Tensor *index) {
+    const char *p = index->v.data;
+    for (int64_t i = 0; index->v.device != AMP_META && i < index->v.numel;
+         i++, p += index->v.stride[0] * (int64_t)sizeof(int64_t)) {
+        int64_t k;
+        memcpy(&k, p, sizeof k);
+        if (k < 0) {
+            PyErr_Format(PyExc_IndexError, "index out of range in self: index_select() does not count from the end, got %lld",
+                         (long long)k);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int run_INDEX_SELECT(OpCall *c) {
+    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    if (dim < 0) {
+        return -1;
+    }
+    if (index->v.ndim > 1) {
+        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector, got a %d-D tensor", index->v.ndim);
+        return -1;
+    }
+    if (index->v.dtype != AMP_INT64 && index->v.dtype != AMP_INT32) {
+        PyErr_Format(PyExc_RuntimeError, "index_select(): Expected dtype int32 or int64 for index, got %s",
+                     amp_dtype_info[index->v.dtype].name);
+        return -1;
+    }
+    int64_t one = index->v.numel;
+    if (in->v.ndim == 0 && one != 1) {
+        PyErr_Format(PyExc_RuntimeError, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+                     (long long)one);
+        return -1;
+    }
+    Tensor *wide = call_cast(index, AMP_INT64), *line = wide ? call_reshape(wide, 1, &one) : NULL, *result = NULL;
+    Tensor *table = in->v.ndim ? (Tensor *)Py_NewRef(in) : call_unsqueeze(in, 0);
+    if (line && table && count_from_zero(line) == 0) {
+        Arg arg[MAX_ARGS] = {arg_tensor(table), {.kind = ARG_TENSORS, .n = 1, .ts = &line}, arg_int(dim), arg_int(1)};
+        result = run_op_tensor(OP_index, arg);
+        if (result && in->v.ndim == 0) {
+            Tensor *scalar = call_reshape(result, 0, NULL);
+            Py_SETREF(result, scalar);
+        }
+    }
+    Py_XDECREF(table);
+    Py_XDECREF(wide);
+    Py_XDECREF(line);
+    return result_set(c, result);
 }
 
 /* ---- diagonals and windows ---- */
@@ -305,7 +413,7 @@ static int plan_diagonal(const View *v, int64_t offset, int64_t dim1, int64_t di
     }
     shape[n] = length;
     stride[n++] = v->stride[a] + v->stride[b];
-    *start = length == 0 ? 0 : offset >= 0 ? offset * v->stride[b] : -offset * v->stride[a];
+    *start = length == 0 ? 0 : offset >= 0 ? amp_mul_clamped(offset, v->stride[b]) : amp_mul_clamped(-offset, v->stride[a]);
     *out = *v;
     out->ndim = (int8_t)n;
     out->shape = shape;
@@ -363,7 +471,7 @@ int run_UNFOLD(OpCall *c) {
     memcpy(stride, t->v.stride, (size_t)nd * sizeof *stride);
     if (nd) {
         shape[dim] = (room - length) / step + 1;
-        stride[dim] *= step;
+        stride[dim] = amp_mul_clamped(stride[dim], step);
     }
     shape[nd] = length;
     stride[nd] = nd ? t->v.stride[dim] : 1;
@@ -390,7 +498,7 @@ int run_UNFOLD_GRAD(OpCall *c) {
     from.numel = g->v.numel / length;
     memcpy(shape, g->v.shape, (size_t)nd * sizeof *shape);
     memcpy(stride, out->v.stride, (size_t)nd * sizeof *stride);
-    if (nd) {
+    if (nd && shape[dim] > 1) { /* one window: any step */
         stride[dim] *= step;
     }
     to.shape = shape;

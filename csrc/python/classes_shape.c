@@ -324,7 +324,7 @@ int run_UNSQUEEZE(OpCall *c) {
     for (int d = 0; d <= t->v.ndim; d++) {
         bool fresh = d == dim;
         shape[d] = fresh ? 1 : t->v.shape[n];
-        stride[d] = !fresh ? t->v.stride[n] : n < t->v.ndim ? t->v.shape[n] * t->v.stride[n] : 1;
+        stride[d] = !fresh ? t->v.stride[n] : n < t->v.ndim ? amp_mul_clamped(t->v.shape[n], t->v.stride[n]) : 1;
         n += !fresh;
     }
     return view_result(c, t->v.ndim + 1, shape, stride, 0);
@@ -390,7 +390,7 @@ int run_SELECT(OpCall *c) {
             stride[n++] = t->v.stride[d];
         }
     }
-    return view_result(c, n, shape, stride, index * t->v.stride[dim]);
+    return view_result(c, n, shape, stride, amp_mul_clamped(index, t->v.stride[dim]));
 }
 
 static int run_part(OpCall *c, int dim, int64_t start, int64_t length, int64_t step) {
@@ -399,8 +399,8 @@ static int run_part(OpCall *c, int dim, int64_t start, int64_t length, int64_t s
     memcpy(shape, t->v.shape, (size_t)t->v.ndim * sizeof *shape);
     memcpy(stride, t->v.stride, (size_t)t->v.ndim * sizeof *stride);
     shape[dim] = length;
-    stride[dim] *= step;
-    return view_result(c, t->v.ndim, shape, stride, length ? start * t->v.stride[dim] : 0);
+    stride[dim] = amp_mul_clamped(stride[dim], step);
+    return view_result(c, t->v.ndim, shape, stride, length ? amp_mul_clamped(start, t->v.stride[dim]) : 0);
 }
 
 /* Called by indexing with values already brought into range. */

@@ -112,7 +112,7 @@ static int take_tensor(Selection *s, int *dim, Tensor *t) {
         Py_XDECREF(mask);
         return failed;
     }
-    if (!amp_is_integral(t->v.dtype)) {
+    if (t->v.dtype != AMP_INT64 && t->v.dtype != AMP_INT32) {
         PyErr_Format(PyExc_IndexError, "tensors used as indices must be long, int, byte or bool tensors, not %s",
                      amp_dtype_info[t->v.dtype].name);
         return -1;
@@ -191,7 +191,7 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
         t = (Tensor *)Py_NewRef(o);
     } else if (PyBool_Check(o) || PyList_Check(o) || PyTuple_Check(o) || array_check(o) || PyRange_Check(o)) {
         t = array_check(o) ? tensor_for_reading(o) : tensor_from_data(o, -1, AMP_CPU);
-        if (t && t->v.numel == 0 && amp_is_floating(t->v.dtype)) { /* [] */
+        if (t && !is_mask(t)) { /* fractions are cut off; [] has a float dtype */
             Py_SETREF(t, call_cast(t, AMP_INT64));
         }
     } else {
@@ -205,25 +205,36 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
     return failed;
 }
 
+/* PyTorch's old rule: a short list with an item that is more than a number stands for the tuple of its items. */
+static bool stands_for_tuple(PyObject *key) {
+    bool wide = false;
+    for (Py_ssize_t i = 0; PyList_Check(key) && PyList_GET_SIZE(key) < 32 && i < PyList_GET_SIZE(key); i++) {
+        PyObject *o = PyList_GET_ITEM(key, i);
+        wide |= tensor_check(o) || PySlice_Check(o) || o == Py_None || o == Py_Ellipsis || PySequence_Check(o);
+    }
+    return wide;
+}
+
 /* In place through s->view. Integers between index tensors become views first, which keeps PyTorch's placement rule for all but that
  * corner: `split` is set where something stood between two index tensors. */
 static int select_key(Tensor *t, PyObject *key, Selection *s) {
     PyObject *const *items = &key;
     Py_ssize_t n = 1;
-    if (PyTuple_Check(key)) {
-        items = ((PyTupleObject *)key)->ob_item;
-        n = PyTuple_GET_SIZE(key);
-    }
     memset(s, 0, sizeof *s);
     s->view = (Tensor *)Py_NewRef(t);
-    int used = 0, dots = 0, dim = 0;
+    if (PyTuple_Check(key) || stands_for_tuple(key)) {
+        items = PySequence_Fast_ITEMS(key);
+        n = PySequence_Fast_GET_SIZE(key);
+    }
+    if (PyList_Check(key) && items != &key &&
+        PyErr_WarnFormat(PyExc_UserWarning, 1,
+                         "Using a non-tuple sequence for multidimensional indexing is deprecated: x[[[0, 1], [1, 2]]] means "
+                         "x[[0, 1], [1, 2]] here, as in PyTorch; write x[tuple(key)] for that, or x[tensor(key)]") < 0) {
+        return -1;
+    }
+    int used = 0, dim = 0;
     for (Py_ssize_t i = 0; i < n; i++) {
         used += consumes(items[i]);
-        dots += items[i] == Py_Ellipsis;
-    }
-    if (dots > 1) {
-        PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')");
-        return -1;
     }
     if (used > t->v.ndim) {
         PyErr_Format(PyExc_IndexError,
@@ -236,7 +247,7 @@ static int select_key(Tensor *t, PyObject *key, Selection *s) {
     int last_index = -2;
     for (Py_ssize_t i = 0; i < n; i++) {
         if (items[i] == Py_Ellipsis) {
-            dim += t->v.ndim - used;
+            dim += t->v.ndim - used; /* a second one passes over as many again, as in PyTorch */
             continue;
         }
         int before = s->nindex;

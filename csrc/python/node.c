@@ -420,7 +420,7 @@ static void link_view(OpCall *call, Tensor *src) {
     }
     view->base = (Tensor *)Py_NewRef((PyObject *)base);
     view->fn_version = view->st->version;
-    view->flags |= src->flags & TENSOR_IS_DATA;
+    view->flags |= src->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW);
     if (!amp_grad_enabled && tensor_requires_grad(src)) {
         view->flags |= TENSOR_NO_GRAD_VIEW;
     }

@@ -373,6 +373,15 @@ static int check_inplace(const OpRow *row, Tensor *self) {
     if (!grad_recording()) {
         return 0;
     }
+    if ((self->flags & (TENSOR_NO_GRAD_VIEW | TENSOR_IS_DATA)) == TENSOR_NO_GRAD_VIEW && self->base &&
+        tensor_requires_grad(self->base)) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s_: A view was created in no_grad mode and is being modified inplace with grad mode enabled: its base requires "
+            "grad, and would not see the write. Do both under no_grad(), or neither",
+            row->name);
+        return -1;
+    }
     if (self->flags & TENSOR_REQUIRES_GRAD && !self->fn) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s_: a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",

@@ -150,8 +150,8 @@ Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     int64_t step = 1;
     for (int i = ndim - 1; i >= 0; i--) {
         t->v.shape[i] = shape[i];
-        t->v.stride[i] = step;
-        step *= shape[i] > 1 ? shape[i] : 1;
+        t->v.stride[i] = amp_near_stride(numel, shape[i], step);
+        step = amp_mul_clamped(step, shape[i] > 1 ? shape[i] : 1);
     }
     t->v.layout = LAYOUT_CONTIGUOUS;
     return t;
@@ -171,12 +171,10 @@ static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const i
     }
     t->st = src->st;
     t->st->refs++;
-    t->v.data = src->v.data + offset * (int64_t)amp_itemsize(src->v.dtype);
     int64_t numel = 1;
     bool overflow = false;
     for (int i = 0; i < ndim; i++) {
         t->v.shape[i] = shape[i];
-        t->v.stride[i] = stride[i];
         overflow |= __builtin_mul_overflow(numel, shape[i], &numel);
     }
     if (overflow && (numel = amp_numel(ndim, shape)) < 0) { /* stride 0 makes any size possible */
@@ -185,6 +183,10 @@ static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const i
                         "numel: integer multiplication overflow: the view's number of elements does not fit 63 bits");
         return NULL;
     }
+    for (int i = 0; i < ndim; i++) {
+        t->v.stride[i] = amp_near_stride(numel, shape[i], stride[i]);
+    }
+    t->v.data = src->v.data + amp_near_stride(numel, 2, offset) * (int64_t)amp_itemsize(src->v.dtype);
     t->v.numel = numel;
     tensor_update_layout(t);
     t->flags = src->flags & TENSOR_INFERENCE;
@@ -215,7 +217,9 @@ Tensor *tensor_from_memory(char *data, size_t nbytes, PyObject *owner, int ndim,
     t->v.data = data;
     t->v.numel = amp_numel(ndim, shape);
     memcpy(t->v.shape, shape, (size_t)ndim * sizeof *shape);
-    memcpy(t->v.stride, stride, (size_t)ndim * sizeof *stride);
+    for (int d = 0; d < ndim; d++) {
+        t->v.stride[d] = amp_near_stride(t->v.numel, shape[d], stride[d]);
+    }
     tensor_update_layout(t);
     return t;
 }

@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ... import _C
 from ..._C import Tensor
+from ..._ops._common import joined_shape
 from .distance import pairwise_distance
 
 _mse_loss = _C.nn.mse_loss
@@ -30,8 +29,8 @@ def _broadcast_pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         stacklevel=3,
     )
     try:
-        shape = np.broadcast_shapes(tuple(input.shape), tuple(target.shape))
-    except ValueError:
+        shape = joined_shape(input.shape, target.shape)
+    except RuntimeError:
         raise RuntimeError(f"input of size {tuple(input.shape)} and target of size {tuple(target.shape)} cannot be broadcast") from None
     return input.expand(*shape), target.expand(*shape)
 

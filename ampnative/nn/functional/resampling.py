@@ -91,6 +91,23 @@ def _per_dimension(value: Any, name: str, input: Tensor) -> list:
     return list(value)
 
 
+def _bytes_resampled(
+    function: Callable[..., Tensor], input: Tensor, size: list[int], align_corners: bool | None, scales: list[float | None]
+) -> Tensor:
+    """Images of bytes: rows first, then columns, each pass with weights of 16 bits and rounded to bytes, as PyTorch does."""
+    for dim in (3, 2):
+        n, scale = input.size(dim), scales[dim - 2]
+        line = _C.functions.eye(n, dtype=_C.float64, device=input.device).reshape(1, 1, n, n)
+        weight = function(line, [n, size[dim - 2]], align_corners, None, scale)[0, 0]
+        bits = 0
+        while bits < 22 and int(0.5 + float(weight.max()) * 2.0 ** (bits + 1)) < 2**15:
+            bits += 1
+        whole = (weight.abs() * 2.0**bits + 0.5).floor() * weight.sign()
+        total = (input.double().transpose(dim, 3) @ whole).transpose(dim, 3) + 2.0 ** (bits - 1)  # exact: far below 2**53
+        input = (total / 2.0**bits).floor().clamp(0, 255).to(_C.uint8)
+    return input
+
+
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -141,6 +158,8 @@ def interpolate(
     if mode == "area":
         return function(input, size)
     scales = [None] * len(size) if scales is None else [float(s) for s in scales]
+    if input.dtype == _C.uint8 and mode in ("bilinear", "bicubic"):
+        return _bytes_resampled(function, input, size, align_corners, scales)
     return function(input, size, *scales) if align_corners is None else function(input, size, align_corners, *scales)
 
 

@@ -59,9 +59,10 @@ void d_mish(Back *b) {
 
 void f_mish(Back *b) { fast(b, OP_mish_grad); }
 
-/* 0 on the bounds and beyond; a NaN lets the gradient through. */
+/* 0 on the bounds and beyond, and for NaN: PyTorch's vector code, which nearly all elements go through. */
 void d_hardtanh(Back *b) {
-    GRAD(0, zero_where(b, b->g, either(b, op1k(b, OP_le, IN(0), ARG(1).f), op1k(b, OP_ge, IN(0), ARG(2).f))));
+    Tensor *inside = NEED(0) ? op2(b, OP_logical_and, op1k(b, OP_gt, IN(0), ARG(1).f), op1k(b, OP_lt, IN(0), ARG(2).f)) : NULL;
+    GRAD(0, zero_where(b, b->g, not_(b, inside)));
 }
 
 /* x / 3 + 1/2 between -3 and 3 */
@@ -80,7 +81,8 @@ void d_hardsigmoid(Back *b) {
 
 void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).f))); }
 
-static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, op1(b, OP_abs, IN(0)), ARG(1).f))); }
+/* NaN counts as small, as in d_hardtanh. */
+static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1k(b, OP_gt, op1(b, OP_abs, IN(0)), ARG(1).f)))); }
 
 void d_hardshrink(Back *b) { shrink(b); }
 

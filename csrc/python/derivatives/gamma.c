@@ -9,7 +9,7 @@ void d_lgamma(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_digamma, IN(0)))); }
 
 void d_digamma(Back *b) { GRAD(0, mul(b, b->g, polygamma(b, IN(0), 1))); }
 
-void d_polygamma(Back *b) { GRAD(0, mul(b, b->g, polygamma(b, IN(0), ARG(1).i + 1))); }
+void d_polygamma(Back *b) { GRAD(0, mul(b, b->g, polygamma(b, IN(0), ARG(1).i < INT64_MAX ? ARG(1).i + 1 : INT64_MAX))); }
 
 void d_i0(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_i1, IN(0)))); }
 

@@ -134,9 +134,9 @@ static Range cover(Range r, int ndim, const int64_t *shape, const int64_t *strid
         if (shape[d] == 0) {
             return r;
         }
-        int64_t reach = (shape[d] - 1) * stride[d];
-        mine.begin += reach < 0 ? reach : 0;
-        mine.end += reach > 0 ? reach : 0;
+        int64_t reach = amp_mul_clamped(shape[d] - 1, stride[d]);
+        mine.begin = amp_add_clamped(mine.begin, reach < 0 ? reach : 0);
+        mine.end = amp_add_clamped(mine.end, reach > 0 ? reach : 0);
     }
     if (r.begin == r.end) {
         return mine;
@@ -150,6 +150,9 @@ static void window_elements(int ndim, const int64_t *shape, const int64_t *strid
     for (int64_t i = 0; i < numel; i++) {
         out[i] = element;
         for (int d = ndim - 1; d >= 0; d--) {
+            if (shape[d] == 1) { /* its stride may be anything */
+                continue;
+            }
             element += stride[d];
             if (++at[d] < shape[d]) {
                 break;
