@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import jax_rival
 from .workloads import WORKLOADS, Workload
 
 __all__ = ["main", "measure"]
@@ -26,7 +27,7 @@ def _difference(a: Any, b: Any) -> float:
     """Largest difference of two results, relative to the largest magnitude."""
     import numpy as np
 
-    x, y = (np.asarray(t.detach().float().numpy(), np.float64) for t in (a, b))
+    x, y = (np.asarray(t.detach().float().numpy() if hasattr(t, "detach") else t, np.float64) for t in (a, b))
     return float(np.abs(x - y).max() / max(np.abs(y).max(), 1e-30)) if x.shape == y.shape else float("inf")
 
 
@@ -46,7 +47,8 @@ def measure(workload: Workload, libraries: list[Any], seconds: float) -> dict[st
     runs, results = {}, {}
     for lib in libraries:
         try:
-            runs[lib.__name__] = workload.make(lib)
+            make = jax_rival.find(workload.name) if lib.__name__ == "jax" else workload.make
+            runs[lib.__name__] = make(lib)
             results[lib.__name__] = runs[lib.__name__]()
         except (AttributeError, NotImplementedError) as error:
             return {"name": workload.name, "error": f"{lib.__name__}: {error}".split("\n")[0][:100]}
@@ -132,8 +134,8 @@ def _line(workload: Workload, row: dict[str, Any], names: list[str]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """``ampnative bench``; returns the exit code: 1 if results of the two libraries differ by more than they may."""
-    parser = argparse.ArgumentParser(prog="ampnative bench", description="Times training workloads, and compares with PyTorch.")
-    parser.add_argument("--rival", metavar="MODULE", help="a module with PyTorch's names to time in the same run, usually torch")
+    parser = argparse.ArgumentParser(prog="ampnative bench", description="Times training workloads, and compares with PyTorch or JAX.")
+    parser.add_argument("--rival", metavar="MODULE", help="a library to time in the same run: torch, another module with its names, or jax")
     parser.add_argument("--only", metavar="TEXT", action="append", help="workloads whose name contains it; may be repeated")
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--seconds", type=float, default=1.0, help="per workload and library; default 1")
@@ -152,7 +154,8 @@ def main(argv: list[str] | None = None) -> int:
     except ImportError as error:
         parser.error(f"--rival {args.rival}: {error}")
     for lib in libraries:
-        lib.set_num_threads(args.threads)
+        if hasattr(lib, "set_num_threads"):  # JAX takes the machine's
+            lib.set_num_threads(args.threads)
     names = [lib.__name__ for lib in libraries]
     versions = ", ".join(f"{lib.__name__} {lib.__version__}" for lib in libraries)
     print(f"{versions}, {args.threads} thread(s), Python {platform.python_version()}{', beside a busy process' * args.with_load}")
