@@ -15,7 +15,7 @@ def _tuple(value: Any, n: int) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(
@@ -45,25 +45,25 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position (int64)."""
 
     _pool = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the plane (int64)."""
 
     _pool = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the volume (int64)."""
 
     _pool = staticmethod(F.max_pool3d)
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     kernel_size: Any
     stride: Any
     padding: Any
@@ -72,7 +72,7 @@ class _AvgPool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False."""
 
     def __init__(
@@ -88,7 +88,7 @@ class AvgPool1d(_AvgPool):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class _AvgPoolNd(_AvgPool):
+class _AvgPoolWithDivisor(_AvgPoolNd):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(
@@ -112,20 +112,20 @@ class _AvgPoolNd(_AvgPool):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_AvgPoolWithDivisor):
     """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False; ``divisor_override`` divides
     instead."""
 
     _pool = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_AvgPoolWithDivisor):
     """As :class:`AvgPool2d`, over three dimensions."""
 
     _pool = staticmethod(F.avg_pool3d)
 
 
-class _AdaptiveAvgPool(Module):
+class _AdaptiveAvgPoolNd(Module):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(self, output_size: Any) -> None:
@@ -139,25 +139,25 @@ class _AdaptiveAvgPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into ``output_size`` parts."""
 
     _pool = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(Module):
+class _AdaptiveMaxPoolNd(Module):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
@@ -171,25 +171,25 @@ class _AdaptiveMaxPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the line into ``output_size`` parts; with ``return_indices`` also positions."""
 
     _pool = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_max_pool3d)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     _dims = 0
     _unpool: ClassVar[Callable[..., Any]]
 
@@ -206,25 +206,25 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool1d(return_indices=True)`` found them, zeros elsewhere."""
 
     _dims, _unpool = 1, staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool2d(return_indices=True)`` found them, zeros elsewhere."""
 
     _dims, _unpool = 2, staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool3d(return_indices=True)`` found them, zeros elsewhere."""
 
     _dims, _unpool = 3, staticmethod(F.max_unpool3d)
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     _pool: ClassVar[Callable[..., Any]]
 
     def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False) -> None:
@@ -238,19 +238,19 @@ class _LPPool(Module):
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool3d)
