@@ -129,6 +129,7 @@ from ._functions_random import (
 )
 from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from ._functions_spectral import (
+    adjoint,
     angle,
     bartlett_window,
     blackman_window,
@@ -136,6 +137,7 @@ from ._functions_spectral import (
     hamming_window,
     hann_window,
     imag,
+    kaiser_window,
     real,
 )
 from ._switches import (

@@ -115,6 +115,7 @@ from ._functions_recurrent import gru as gru
 from ._functions_recurrent import lstm as lstm
 from ._functions_recurrent import rnn_relu as rnn_relu
 from ._functions_recurrent import rnn_tanh as rnn_tanh
+from ._functions_spectral import adjoint as adjoint
 from ._functions_spectral import angle as angle
 from ._functions_spectral import bartlett_window as bartlett_window
 from ._functions_spectral import blackman_window as blackman_window
@@ -122,6 +123,7 @@ from ._functions_spectral import conj as conj
 from ._functions_spectral import hamming_window as hamming_window
 from ._functions_spectral import hann_window as hann_window
 from ._functions_spectral import imag as imag
+from ._functions_spectral import kaiser_window as kaiser_window
 from ._functions_spectral import real as real
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode

@@ -32,19 +32,20 @@ __all__ = [
     "absolute", "allclose", "aminmax", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
     "argsort", "argwhere", "atleast_1d", "atleast_2d", "atleast_3d", "bincount", "block_diag", "broadcast_shapes",
     "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "chunk", "clip", "column_stack", "combinations",
-    "concat", "concatenate", "cumulative_trapezoid", "deg2rad", "diag", "diag_embed", "diagflat", "diff", "divide",
-    "dsplit", "dstack", "equal", "fix", "fliplr", "flipud", "float_power", "get_autocast_cpu_dtype",
+    "concat", "concatenate", "corrcoef", "cov", "cumulative_trapezoid", "deg2rad", "diag", "diag_embed", "diagflat",
+    "diff", "divide", "dsplit", "dstack", "equal", "fix", "fliplr", "flipud", "float_power", "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype", "get_autocast_ipu_dtype", "get_autocast_xla_dtype", "greater", "greater_equal", "histc",
-    "hsplit", "hstack", "index_put", "index_put_", "index_reduce", "is_autocast_cpu_enabled", "is_autocast_ipu_enabled",
-    "is_autocast_xla_enabled", "is_complex", "is_floating_point", "is_storage", "is_tensor", "isclose", "isin",
-    "isneginf", "isposinf", "isreal", "kron", "ldexp", "less", "less_equal", "logspace", "masked_scatter",
-    "masked_select", "meshgrid", "moveaxis", "movedim", "msort", "multiply", "mvlgamma", "nanmean", "narrow_copy",
-    "negative", "not_equal", "numel", "polygamma", "positive", "put", "rad2deg", "ravel", "repeat_interleave", "roll",
-    "rot90", "row_stack", "select_scatter", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
-    "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled", "set_autocast_xla_dtype",
-    "set_autocast_xla_enabled", "sgn", "slice_scatter", "split", "split_with_sizes", "std_mean", "subtract", "swapaxes",
-    "swapdims", "take", "take_along_dim", "tensor_split", "tile", "trapezoid", "trapz", "tril_indices", "triu_indices",
-    "true_divide", "unbind", "unflatten", "unique", "unique_consecutive", "vander", "var_mean", "vsplit", "vstack",
+    "histogram", "hsplit", "hstack", "index_put", "index_put_", "index_reduce", "is_autocast_cpu_enabled",
+    "is_autocast_ipu_enabled", "is_autocast_xla_enabled", "is_complex", "is_floating_point", "is_storage", "is_tensor",
+    "isclose", "isin", "isneginf", "isposinf", "isreal", "kron", "ldexp", "less", "less_equal", "logspace",
+    "masked_scatter", "masked_select", "meshgrid", "moveaxis", "movedim", "msort", "multiply", "mvlgamma", "nanmean",
+    "narrow_copy", "negative", "not_equal", "numel", "polygamma", "positive", "put", "rad2deg", "ravel",
+    "repeat_interleave", "roll", "rot90", "row_stack", "select_scatter", "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled",
+    "set_autocast_xla_dtype", "set_autocast_xla_enabled", "sgn", "slice_scatter", "split", "split_with_sizes",
+    "std_mean", "subtract", "swapaxes", "swapdims", "take", "take_along_dim", "tensor_split", "tile", "trapezoid",
+    "trapz", "tril_indices", "triu_indices", "true_divide", "unbind", "unflatten", "unique", "unique_consecutive",
+    "vander", "var_mean", "vsplit", "vstack",
 ]
 
 def is_tensor(obj: Any) -> bool: ...
@@ -186,3 +187,11 @@ def mvlgamma(input: Tensor, p: int) -> Tensor: ...
 def isposinf(input: Tensor) -> Tensor: ...
 def isneginf(input: Tensor) -> Tensor: ...
 def isreal(input: Tensor) -> Tensor: ...
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor: ...
+def corrcoef(input: Tensor) -> Tensor: ...
+def histogram(
+    input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
+    density: bool = False, out: Any = None
+) -> Any: ...
