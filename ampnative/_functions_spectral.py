@@ -10,7 +10,9 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 
-__all__ = ["adjoint", "angle", "bartlett_window", "blackman_window", "conj", "hamming_window", "hann_window", "imag", "kaiser_window", "real"]
+__all__ = [
+    "adjoint", "angle", "bartlett_window", "blackman_window", "conj", "hamming_window", "hann_window", "imag", "kaiser_window", "real",
+]  # fmt: skip
 
 
 def real(input: Tensor) -> Tensor:

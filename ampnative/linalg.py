@@ -13,13 +13,21 @@ from . import _C
 from ._absent import absent_op
 from ._C import Tensor
 from ._functions_products import matrix_power
-from ._ops._matrix import LinAlgError, linalg_ldl_factor, linalg_ldl_factor_ex, linalg_lu, linalg_lu_factor, linalg_lu_factor_ex
+from ._ops._matrix import (
+    LinAlgError,
+    linalg_ldl_factor,
+    linalg_ldl_factor_ex,
+    linalg_lu,
+    linalg_lu_factor,
+    linalg_lu_factor_ex,
+)
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
-    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_sqrth", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
-    "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_sqrth",
+    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv",
+    "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 cholesky = _C.nn.linalg_cholesky

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             any(int(c) != c for c in cutoffs)
             or min(cutoffs) <= 0
             or max(cutoffs) > n_classes - 1
-            or any(a >= b for a, b in zip(cutoffs, cutoffs[1:]))
+            or any(a >= b for a, b in itertools.pairwise(cutoffs))
         ):
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 "
@@ -63,7 +64,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.head_size = self.shortlist_size + self.n_clusters
         self.head = Linear(in_features, self.head_size, head_bias, device, dtype)
         self.tail = ModuleList()
-        for i, (start, end) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
+        for i, (start, end) in enumerate(itertools.pairwise(self.cutoffs)):
             hidden = int(in_features // div_value ** (i + 1))
             self.tail.append(
                 Sequential(Linear(in_features, hidden, False, device, dtype), Linear(hidden, end - start, False, device, dtype))
@@ -86,12 +87,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if input.dim() != target.dim() + 1:
             raise RuntimeError(f"{target.dim()}D target tensor expects {target.dim() + 1}D input, but found {input.dim()}D input")
         x, y = (input, target) if target.dim() else (input.unsqueeze(0), target.unsqueeze(0))
-        if y.numel() and not (0 <= int(y.min()) and int(y.max()) < self.n_classes):
+        if y.numel() and (int(y.min()) < 0 or int(y.max()) >= self.n_classes):
             raise RuntimeError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range [{int(y.min())}, {int(y.max())}] were found."
             )
         column, rows, values = y.clone(), [], []  # the head's column of each target, and what its cluster adds
-        for i, (start, end) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
+        for i, (start, end) in enumerate(itertools.pairwise(self.cutoffs)):
             members = ((y >= start) & (y < end)).nonzero().squeeze(1)
             if members.numel():
                 log_probs = F.log_softmax(self.tail[i](x.index_select(0, members)), dim=1)

@@ -118,7 +118,7 @@ class _LazyConvNd(LazyModuleMixin):
     bias: Any
     in_channels: int
 
-    def _start(self, layer: type, out_channels: int, bias: bool, options: dict[str, Any]) -> None:
+    def _start(self, out_channels: int, bias: bool, options: dict[str, Any]) -> None:
         kind = {"device": options["device"], "dtype": options["dtype"]}
         super().__init__(0, 0, bias=False, **options)
         self.out_channels = out_channels
@@ -178,7 +178,7 @@ class _LazyConv(_LazyConvNd):
             "kernel_size": kernel_size, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups,
             "padding_mode": padding_mode, "device": device, "dtype": dtype,
         }  # fmt: skip
-        self._start(type(self), out_channels, bias, options)
+        self._start(out_channels, bias, options)
 
 
 class _LazyConvTranspose(_LazyConvNd):
@@ -200,7 +200,7 @@ class _LazyConvTranspose(_LazyConvNd):
             "kernel_size": kernel_size, "stride": stride, "padding": padding, "output_padding": output_padding, "groups": groups,
             "dilation": dilation, "padding_mode": padding_mode, "device": device, "dtype": dtype,
         }  # fmt: skip
-        self._start(type(self), out_channels, bias, options)
+        self._start(out_channels, bias, options)
 
 
 class _LazyNorm(LazyModuleMixin):
@@ -253,7 +253,8 @@ class _LazyNorm(LazyModuleMixin):
 
 def _lazy(base: type, layer: Any, text: str) -> Any:
     name = f"Lazy{layer.__name__}"
-    return type(name, (base, layer), {"cls_to_become": layer, "__module__": __name__, "__doc__": f":class:`{layer.__name__}` whose {text}."})
+    doc = f":class:`{layer.__name__}` whose {text}."
+    return type(name, (base, layer), {"cls_to_become": layer, "__module__": __name__, "__doc__": doc})
 
 
 _CHANNELS = "``in_channels`` is the first input's number of channels"
@@ -262,7 +263,9 @@ LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(_LazyConv, layer, _CHANNELS) for lay
 LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
     _lazy(_LazyConvTranspose, layer, _CHANNELS) for layer in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 )
-LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (_lazy(_LazyNorm, layer, _FEATURES) for layer in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
+LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
+    _lazy(_LazyNorm, layer, _FEATURES) for layer in (BatchNorm1d, BatchNorm2d, BatchNorm3d)
+)
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
     _lazy(_LazyNorm, layer, _FEATURES) for layer in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
 )
