@@ -163,6 +163,8 @@ __version__ = "0.1.0"
 
 
 _features.register(__name__)
+_features.answer(f"{__name__}._dynamo", OptimizedModule=compiler.OptimizedModule)
+_features.answer(f"{__name__}._dynamo.eval_frame", OptimizedModule=compiler.OptimizedModule)
 
 
 def __getattr__(name: str):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 __all__ = ["AbsentFeatureError", "absent_function", "refusing", "register"]
@@ -24,6 +24,7 @@ _NATIVE = "the ops are native already; run the function as it is"
 # Module -> what to do instead.
 MODULES = {
     "_dynamo": _NATIVE,
+    "_dynamo.eval_frame": _NATIVE,
     "_inductor": _NATIVE,
     "ao": "16-bit training is what there is: autocast; quantise in PyTorch",
     "distributions": "use rand, randn, bernoulli, multinomial and the tensor methods normal_, exponential_, uniform_, or numpy.random",
@@ -49,7 +50,11 @@ MODULES = {
 }
 
 # What such a module answers all the same: scripts ask it by the way.
-_ANSWERS: dict[str, dict[str, Callable[[], Any]]] = {"_dynamo": {"reset": lambda: None}, "onnx": {"is_in_onnx_export": lambda: False}}
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "_dynamo": {"reset": lambda: None, "config": SimpleNamespace()},
+    "_inductor": {"config": SimpleNamespace()},  # settings may be made, and change nothing
+    "onnx": {"is_in_onnx_export": lambda: False},
+}
 
 # Function or class of the package itself -> what to do instead.
 FUNCTIONS = {
@@ -97,3 +102,8 @@ def register(package: str) -> None:
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")
         setattr(sys.modules[parent], child, module)
+
+
+def answer(module: str, **names: Any) -> None:
+    """What such a module has all the same, that is made elsewhere."""
+    vars(sys.modules[module]).update(names)

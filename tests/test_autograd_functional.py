@@ -128,7 +128,7 @@ def test_products_with_vectors(x, y):
         (lambda x: A.vjp(exp_of_rows, x), RuntimeError, "The vector v can only be None if the user-provided function returns"),
         (lambda x: A.jvp(exp_of_rows, x), RuntimeError, "The vector v can only be None if the input to the user-provided function"),
         (lambda x: A.vjp(exp_of_rows, x, torch.ones(3)), RuntimeError, "v has invalid size"),
-        (lambda x: A.vhp(cubes, x, (x, x)), RuntimeError, "v is a tuple of invalid length: should be 1 but got 2"),
+        (lambda x: A.vhp(cubes, x, (x, x)), RuntimeError, "The given v should contain a single Tensor"),
     ],
 )
 def test_what_is_refused(call, error, text, x):

@@ -1,9 +1,12 @@
 """nn.utils.prune, and layers fused with the batch norm behind them."""
 
+import importlib
+
 import pytest
 from golden_tools import torch
 
-nn, prune = torch.nn, torch.nn.utils.prune
+nn = torch.nn
+prune = importlib.import_module(f"{torch.__name__}.nn.utils.prune")
 
 
 def layer():

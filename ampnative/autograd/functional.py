@@ -51,6 +51,8 @@ def _vector(v: Any, like: _Tensors, name: str, missing: str) -> _Tensors | None:
             raise RuntimeError(f"The vector v can only be None if {missing} a single Tensor with a single element.")
         return None
     _, vectors = _as_tuple(v, "v", name)
+    if len(like) == 1 and len(vectors) != 1:
+        raise RuntimeError("The given v should contain a single Tensor.")
     if len(vectors) != len(like):
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(vectors)}.")
     for i, (given, wanted) in enumerate(zip(vectors, like, strict=True)):

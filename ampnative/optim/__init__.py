@@ -8,6 +8,7 @@ from .adamax import Adamax
 from .adamw import AdamW
 from .asgd import ASGD
 from .lbfgs import LBFGS
+from .muon import Muon
 from .nadam import NAdam
 from .optimizer import Optimizer
 from .radam import RAdam
@@ -24,6 +25,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
@@ -35,7 +37,6 @@ __all__ = [
 
 _ELSEWHERE = {
     "Adafactor": "use Adam or Adagrad",
-    "Muon": "use AdamW, or SGD with nesterov momentum",
     "SparseAdam": "gradients are dense: use Adam",
 }
 
