@@ -128,6 +128,7 @@ from ._functions_random import (
     normal,
 )
 from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
+from ._functions_small import e, inf, nan, newaxis, pi, range
 from ._functions_spectral import (
     adjoint,
     angle,
@@ -155,6 +156,7 @@ from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .compiler import compile
+from .cuda import AcceleratorError, Event, OutOfMemoryError, Stream
 from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save

@@ -115,6 +115,12 @@ from ._functions_recurrent import gru as gru
 from ._functions_recurrent import lstm as lstm
 from ._functions_recurrent import rnn_relu as rnn_relu
 from ._functions_recurrent import rnn_tanh as rnn_tanh
+from ._functions_small import e as e
+from ._functions_small import inf as inf
+from ._functions_small import nan as nan
+from ._functions_small import newaxis as newaxis
+from ._functions_small import pi as pi
+from ._functions_small import range as range
 from ._functions_spectral import adjoint as adjoint
 from ._functions_spectral import angle as angle
 from ._functions_spectral import bartlett_window as bartlett_window
@@ -142,6 +148,10 @@ from .autograd import inference_mode as inference_mode
 from .autograd import no_grad as no_grad
 from .autograd import set_grad_enabled as set_grad_enabled
 from .compiler import compile as compile
+from .cuda import AcceleratorError as AcceleratorError
+from .cuda import Event as Event
+from .cuda import OutOfMemoryError as OutOfMemoryError
+from .cuda import Stream as Stream
 from .nn.functional import celu_ as celu_
 from .nn.functional import rrelu as rrelu
 from .nn.functional import rrelu_ as rrelu_

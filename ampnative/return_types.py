@@ -2,6 +2,7 @@
 
 from ._C.return_types import *  # noqa: F403  one name per row that returns a pair
 from ._ops._matrix import (  # noqa: F401  those of decompositions and histograms
+    frexp,
     geqrf,
     histogram,
     linalg_cholesky_ex,

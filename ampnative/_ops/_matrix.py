@@ -136,6 +136,13 @@ class linalg_ldl_factor_ex(NamedTuple):
     info: Tensor
 
 
+class frexp(NamedTuple):
+    """Mantissas in [0.5, 1), with signs, and int32 exponents of 2."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
 class histogram(NamedTuple):
     """Counts or sums of the bins (n), and the edges between and around them (n + 1)."""
 
