@@ -174,7 +174,10 @@ def __getattr__(name: str):
 
     if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
         return importlib.import_module(f"{__name__}.{name}")
-    raise absent_op(name) or _features.absent_function(name) or AttributeError(
+    raise absent_op(name) or AttributeError(
         f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
         "see the README for what exists"
     )
+
+
+_features.register_names(__name__, Tensor)

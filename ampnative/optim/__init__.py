@@ -34,16 +34,3 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
-
-_ELSEWHERE = {
-    "Adafactor": "use Adam or Adagrad",
-    "SparseAdam": "gradients are dense: use Adam",
-}
-
-
-def __getattr__(name: str) -> type:
-    from .._features import AbsentFeatureError
-
-    if name in _ELSEWHERE:
-        raise AbsentFeatureError(f"optim.{name} is not available: {_ELSEWHERE[name]}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
