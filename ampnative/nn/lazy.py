@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -118,12 +119,12 @@ class _LazyConvNd(LazyModuleMixin):
     bias: Any
     in_channels: int
 
-    def _start(self, out_channels: int, bias: bool, options: dict[str, Any]) -> None:
-        kind = {"device": options["device"], "dtype": options["dtype"]}
-        super().__init__(0, 0, bias=False, **options)
+    def __init__(self, out_channels: int, kernel_size: int | Sequence[int], *args: Any, **kwargs: Any) -> None:
+        super().__init__(0, 0, kernel_size, *args, **kwargs)
         self.out_channels = out_channels
+        kind = {"device": self.weight.device, "dtype": self.weight.dtype}
         self.weight = UninitializedParameter(**kind)
-        if bias:
+        if self.bias is not None:
             self.bias = UninitializedParameter(**kind)
 
     def reset_parameters(self) -> None:
@@ -158,49 +159,6 @@ class _LazyConvNd(LazyModuleMixin):
                 f"{input.shape}"
             )
         return input.shape[input.dim() - alone]
-
-
-class _LazyConv(_LazyConvNd):
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int] | str = 0,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        options = {
-            "kernel_size": kernel_size, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups,
-            "padding_mode": padding_mode, "device": device, "dtype": dtype,
-        }  # fmt: skip
-        self._start(out_channels, bias, options)
-
-
-class _LazyConvTranspose(_LazyConvNd):
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
-        output_padding: int | Sequence[int] = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: int | Sequence[int] = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        options = {
-            "kernel_size": kernel_size, "stride": stride, "padding": padding, "output_padding": output_padding, "groups": groups,
-            "dilation": dilation, "padding_mode": padding_mode, "device": device, "dtype": dtype,
-        }  # fmt: skip
-        self._start(out_channels, bias, options)
 
 
 class _LazyNorm(LazyModuleMixin):
@@ -251,21 +209,20 @@ class _LazyNorm(LazyModuleMixin):
             self.num_features = known[0].shape[0] if known else 0
 
 
-def _lazy(base: type, layer: Any, text: str) -> Any:
-    name = f"Lazy{layer.__name__}"
-    doc = f":class:`{layer.__name__}` whose {text}."
-    return type(name, (base, layer), {"cls_to_become": layer, "__module__": __name__, "__doc__": doc})
+def _lazy(base: type, layer: Any, size: str, text: str) -> Any:
+    """`size`: the argument of `layer` that is left out."""
+    arguments = inspect.signature(base if base is _LazyNorm else layer)
+    others = arguments.replace(parameters=[p for p in arguments.parameters.values() if p.name != size])
+    doc = f":class:`{layer.__name__}` whose ``{size}`` is {text}."
+    members = {"cls_to_become": layer, "__module__": __name__, "__doc__": doc, "__signature__": others}
+    return type(f"Lazy{layer.__name__}", (base, layer), members)
 
 
-_CHANNELS = "``in_channels`` is the first input's number of channels"
-_FEATURES = "``num_features`` is ``shape[1]`` of the first input"
-LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(_LazyConv, layer, _CHANNELS) for layer in (Conv1d, Conv2d, Conv3d))
-LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
-    _lazy(_LazyConvTranspose, layer, _CHANNELS) for layer in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+LazyConv1d, LazyConv2d, LazyConv3d, LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
+    _lazy(_LazyConvNd, layer, "in_channels", "the first input's number of channels")
+    for layer in (Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 )
-LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
-    _lazy(_LazyNorm, layer, _FEATURES) for layer in (BatchNorm1d, BatchNorm2d, BatchNorm3d)
-)
-LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    _lazy(_LazyNorm, layer, _FEATURES) for layer in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
+LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d, LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
+    _lazy(_LazyNorm, layer, "num_features", "``shape[1]`` of the first input")
+    for layer in (BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
 )

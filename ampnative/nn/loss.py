@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .._C import Tensor
 from . import functional as F
@@ -110,18 +111,11 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Older name of :class:`NLLLoss`, with a FutureWarning."""
+    """Older name of :class:`NLLLoss`, with its arguments and a FutureWarning."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn("`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead.", FutureWarning, stacklevel=2)
-        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+        super().__init__(*args, **kwargs)
 
 
 class CrossEntropyLoss(NLLLoss):

@@ -15,8 +15,18 @@ def _tuple(value: Any, n: int) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-class _MaxPoolNd(Module):
+class _Pool(Module):
+    """What all share: the function, and the options that printing shows."""
+
     _pool: ClassVar[Callable[..., Any]]
+    _shown: ClassVar[tuple[str, ...]] = ()
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
+
+
+class _MaxPoolNd(_Pool):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self,
@@ -38,12 +48,6 @@ class _MaxPoolNd(Module):
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
 
 class MaxPool1d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position (int64)."""
@@ -63,13 +67,11 @@ class MaxPool3d(_MaxPoolNd):
     _pool = staticmethod(F.max_pool3d)
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_Pool):
     kernel_size: Any
     stride: Any
     padding: Any
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    _shown = ("kernel_size", "stride", "padding")
 
 
 class AvgPool1d(_AvgPoolNd):
@@ -89,8 +91,6 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _AvgPoolWithDivisor(_AvgPoolNd):
-    _pool: ClassVar[Callable[..., Any]]
-
     def __init__(
         self,
         kernel_size: Ints,
@@ -125,8 +125,8 @@ class AvgPool3d(_AvgPoolWithDivisor):
     _pool = staticmethod(F.avg_pool3d)
 
 
-class _AdaptiveAvgPoolNd(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _AdaptiveAvgPoolNd(_Pool):
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
@@ -134,9 +134,6 @@ class _AdaptiveAvgPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return type(self)._pool(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
@@ -157,8 +154,8 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     _pool = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPoolNd(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _AdaptiveMaxPoolNd(_Pool):
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
@@ -166,9 +163,6 @@ class _AdaptiveMaxPoolNd(Module):
 
     def forward(self, input: Tensor) -> Any:
         return type(self)._pool(input, self.output_size, self.return_indices)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
@@ -189,9 +183,9 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     _pool = staticmethod(F.adaptive_max_pool3d)
 
 
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(_Pool):
     _dims = 0
-    _unpool: ClassVar[Callable[..., Any]]
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
         super().__init__()
@@ -200,32 +194,29 @@ class _MaxUnpoolNd(Module):
         self.padding = _tuple(padding, self._dims)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return type(self)._unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return type(self)._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool1d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 1, staticmethod(F.max_unpool1d)
+    _dims, _pool = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool2d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 2, staticmethod(F.max_unpool2d)
+    _dims, _pool = 2, staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool3d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 3, staticmethod(F.max_unpool3d)
+    _dims, _pool = 3, staticmethod(F.max_unpool3d)
 
 
-class _LPPoolNd(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _LPPoolNd(_Pool):
+    _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False) -> None:
         super().__init__()
@@ -233,9 +224,6 @@ class _LPPoolNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return type(self)._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
 
 class LPPool1d(_LPPoolNd):
@@ -256,9 +244,8 @@ class LPPool3d(_LPPoolNd):
     _pool = staticmethod(F.lp_pool3d)
 
 
-class _FractionalMaxPool(Module):
+class _FractionalMaxPool(_Pool):
     _dims = 0
-    _pool: ClassVar[Callable[..., Any]]
     _random_samples: Tensor | None
 
     def __init__(
