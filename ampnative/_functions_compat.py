@@ -140,15 +140,14 @@ _types = {
 (FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor) = (
     _types[f"{kind}Tensor", "cpu"] for kind in list(_KINDS)[:10]
 )
-for (_name, _place), _type in _types.items():
+for (_name, _place), _kind in _types.items():
     if _place == "cuda" and not _name.startswith("Complex"):
-        setattr(sys.modules["ampnative.cuda"], _name, _type)
+        setattr(sys.modules["ampnative.cuda"], _name, _kind)
 
 _native_type = Tensor.type
 
 
-@_names.method
-def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def _type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Without a dtype PyTorch's name of the type, such as "torch.FloatTensor" or "torch.cuda.HalfTensor". With one, a conversion:
     a dtype, such a name, or the class of that name. ValueError for a name that is none."""
     if dtype is None:
@@ -165,3 +164,6 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if isinstance(dtype, _TypeOf):
         return input.to(_C.device(dtype.place), dtype.dtype)
     return _native_type(input, dtype)
+
+
+_names.method(_type, "type")

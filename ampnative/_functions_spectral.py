@@ -133,8 +133,8 @@ def _get_H(input: Tensor) -> Tensor:
     return _adjoint(input, "Tensor.H", "tensor.H")
 
 
-Tensor.H = property(_get_H, doc=_get_H.__doc__)
-Tensor.mH = property(_get_mH, doc=_get_mH.__doc__)
+for _name, _getter in (("H", _get_H), ("mH", _get_mH)):
+    setattr(Tensor, _name, property(_getter, doc=_getter.__doc__))
 for _function in (adjoint, conj, angle):
     setattr(Tensor, _function.__name__, _function)
 for _function in (real, imag):

@@ -35,7 +35,7 @@ class OptimizedModule(Module):
         self._orig_mod = module
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The module's."""
         return self._orig_mod.training
 

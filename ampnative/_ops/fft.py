@@ -114,11 +114,11 @@ fft_fftn = _transform_n("fftn", np.fft.fftn)
 fft_ifftn = _transform_n("ifftn", np.fft.ifftn)
 fft_rfftn = _transform_n("rfftn", np.fft.rfftn, real=True)
 fft_irfftn = _transform_n("irfftn", np.fft.irfftn, half=True)
-def _hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: str | None) -> np.ndarray:
+def _hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: Any) -> np.ndarray:
     return np.fft.hfft(np.fft.fftn(values, sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
 
 
-def _half_of_hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: str | None) -> np.ndarray:
+def _half_of_hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: Any) -> np.ndarray:
     return np.fft.ifftn(np.fft.ihfft(values, sizes[-1], dims[-1], norm), sizes[:-1], dims[:-1], norm)
 
 

@@ -62,7 +62,7 @@ def _vector(v: Any, like: _Tensors, name: str, missing: str) -> _Tensors | None:
     return vectors
 
 
-def _gradients(outputs: _Tensors, inputs: _Tensors, weights: Any, create_graph: bool) -> tuple[Tensor | None, ...]:
+def _gradients(outputs: tuple[Tensor | None, ...], inputs: _Tensors, weights: Any, create_graph: bool) -> tuple[Tensor | None, ...]:
     """None where nothing depends on the input."""
     weights = (None,) * len(outputs) if weights is None else weights
     pairs = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if output is not None and output.requires_grad]

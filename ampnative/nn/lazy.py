@@ -97,7 +97,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         """Shapes by the last size of ``input``, values as the ordinary layer draws them."""
         if self.has_uninitialized_params():
             with no_grad():
@@ -195,7 +195,7 @@ class _LazyNorm(LazyModuleMixin):
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         """Shapes by ``input.shape[1]``; weight 1, bias 0, statistics as at the start."""
         if self.has_uninitialized_params():
             self.num_features = input.shape[1]

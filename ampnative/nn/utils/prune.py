@@ -25,14 +25,14 @@ __all__ = [
 def _check_amount(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1):
+    if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _how_many(amount: Any, size: int) -> int:
     """The number to prune of `size`: itself, or a share."""
     if isinstance(amount, numbers.Integral):
-        if amount > size:
+        if int(amount) > size:
             raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
         return int(amount)
     return round(amount * size)
