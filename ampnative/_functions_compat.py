@@ -147,14 +147,14 @@ for (_name, _place), _kind in _types.items():
 _native_type = Tensor.type
 
 
-def _type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Without a dtype PyTorch's name of the type, such as "torch.FloatTensor" or "torch.cuda.HalfTensor". With one, a conversion:
     a dtype, such a name, or the class of that name. ValueError for a name that is none."""
     if dtype is None:
-        names = [name for (name, place), t in _types.items() if t.dtype is input.dtype and place == input.device.type]
+        names = [name for (name, place), t in _types.items() if t.dtype is self.dtype and place == self.device.type]
         if not names:
-            return _native_type(input)
-        return f"torch.{'cuda.' if input.device.type == 'cuda' else ''}{names[0]}"
+            return _native_type(self)
+        return f"torch.{'cuda.' if self.device.type == 'cuda' else ''}{names[0]}"
     if isinstance(dtype, str):
         path, _, name = dtype.rpartition(".")
         key = name, "cuda" if path.endswith("cuda") else "cpu"
@@ -162,8 +162,8 @@ def _type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = _types[key]
     if isinstance(dtype, _TypeOf):
-        return input.to(_C.device(dtype.place), dtype.dtype)
-    return _native_type(input, dtype)
+        return self.to(_C.device(dtype.place), dtype.dtype)
+    return _native_type(self, dtype)
 
 
 _names.method(_type, "type")
