@@ -358,6 +358,9 @@ def test_ldl_of_stacks_and_recorded_values():
     z = torch.tensor([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]], dtype=torch.float64)
     LD, pivots = linalg.ldl_factor(z)
     assert pivots.tolist() == [-3, -3, 3] and LD.tolist() == [[0, 0, 0], [2, 0, 0], [1.5, 0.5, -3]]
+    grown = torch.tensor([[1.0, 2, 0], [2, 0, 10], [0, 10, 0]], dtype=torch.float64)  # the first pivot is kept for the row's sake
+    LD, pivots = linalg.ldl_factor(grown)
+    assert pivots.tolist() == [1, -3, -3] and LD.tolist() == [[1, 0, 0], [2, -4, 0], [0, 10, 0]]
     stack = torch.stack([z, z + 4 * torch.eye(3, dtype=torch.float64)])
     LD, pivots, info = linalg.ldl_factor_ex(stack)
     assert info.tolist() == [0, 0] and pivots.shape == (2, 3)
