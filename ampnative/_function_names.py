@@ -3,10 +3,48 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import _C
 from ._C import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_out(takes: str = "exact") -> Callable[[F], F]:
+    """Lets callers give the function's keyword ``out``, which its body leaves alone: a tensor, or a tuple for several results.
+
+    The rules are those of op rows: no autocast, no gradients, the result's shape, and its dtype (``exact``), another that it
+    goes to (``safe``) or one of its kind (``kind``). Methods made of such a function do not have ``out``.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            out = kwargs.pop("out", None)
+            if out is None:
+                return function(*args, **kwargs)
+            return _C._into(function.__name__, takes, out, function, args, kwargs)
+
+        @functools.wraps(function)
+        def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if "out" in kwargs:
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument 'out'")
+            return function(self, *args, **kwargs)
+
+        own = inspect.signature(function)
+        method.__signature__ = own.replace(parameters=[p for p in own.parameters.values() if p.name != "out"])  # type: ignore[attr-defined]
+        call._method = method  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def as_method(function: Any) -> Any:
+    """What a function is as a method of Tensor."""
+    return getattr(function, "_method", function)
 
 
 class Names:
@@ -24,7 +62,7 @@ class Names:
         """A method of Tensor alone; under another name the function takes it."""
         if name is not None:
             function.__name__ = function.__qualname__ = name
-        setattr(Tensor, function.__name__, function)
+        setattr(Tensor, function.__name__, as_method(function))
         return function
 
     def both(self, function: Any) -> Any:
@@ -34,9 +72,11 @@ class Names:
     def with_in_place(self, function: Any) -> Any:
         """Both, and the method ``name_`` that writes the result over the tensor."""
 
-        @functools.wraps(function)
+        made = as_method(function)
+
+        @functools.wraps(made)
         def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            return input.copy_(function(input, *args, **kwargs))
+            return input.copy_(made(input, *args, **kwargs))
 
         in_place.__name__ = in_place.__qualname__ = function.__name__ + "_"
         in_place.__doc__ = f"In-place version of {function.__name__}."

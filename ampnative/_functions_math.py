@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
-from ._function_names import Names
+from ._function_names import Names, with_out
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -22,7 +22,8 @@ def positive(input: Tensor) -> Tensor:
 
 
 @_names.with_in_place
-def sgn(input: Tensor) -> Tensor:
+@with_out()
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sign; of a complex number z / |z|, 0 for 0."""
     if not input.is_complex():
         return input.sign()
@@ -32,19 +33,22 @@ def sgn(input: Tensor) -> Tensor:
 
 
 @_names.with_in_place
-def deg2rad(input: Tensor) -> Tensor:
+@with_out("safe")
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees as radians: times pi / 180."""
     return input * (math.pi / 180)
 
 
 @_names.with_in_place
-def rad2deg(input: Tensor) -> Tensor:
+@with_out("safe")
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians as degrees: times 180 / pi."""
     return input * (180 / math.pi)
 
 
 @_names.with_in_place
-def ldexp(input: Tensor, other: Tensor) -> Tensor:
+@with_out("safe")
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other."""
     return input * _C.functions.pow(2.0, other)
 
@@ -54,7 +58,8 @@ def _wide(x: Any) -> Any:
 
 
 @_names.function
-def float_power(input: Any, exponent: Any) -> Tensor:
+@with_out()
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """input ** exponent in float64 (complex128 if one is complex); tensors or numbers, not two numbers."""
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError("float_power(): one of input and exponent must be a Tensor")
@@ -79,7 +84,8 @@ _names.method(_float_power_, "float_power_")
 
 
 @_names.function
-def polygamma(n: int, input: Tensor) -> Tensor:
+@with_out("safe")
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of :func:`digamma`, n >= 0."""
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
@@ -95,7 +101,8 @@ _names.method(_polygamma, "polygamma")
 
 
 @_names.both
-def mvlgamma(input: Tensor, p: int) -> Tensor:
+@with_out("safe")
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension ``p``."""
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
@@ -104,13 +111,15 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 @_names.both
-def isposinf(input: Tensor) -> Tensor:
+@with_out()
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is +inf."""
     return input == math.inf if input.is_floating_point() else input.new_zeros(input.shape, dtype=_C.bool)
 
 
 @_names.both
-def isneginf(input: Tensor) -> Tensor:
+@with_out()
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is -inf."""
     return input == -math.inf if input.is_floating_point() else input.new_zeros(input.shape, dtype=_C.bool)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
+from ._function_names import as_method, with_out
 from ._ops import _matrix
 from .nn.functional.distance import pairwise_distance
 
@@ -76,7 +77,8 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     return _C.nn.chain_matmul(list(given), out=out)
 
 
-def inner(input: Tensor, other: Tensor) -> Tensor:
+@with_out()
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sums of products over the last dimensions: (..., n), (more, n) -> (..., more); a 0-dim tensor multiplies."""
     if not input.dim() or not other.dim():
         return input * other
@@ -87,7 +89,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return _C.nn.tensordot(input, other, [-1], [-1])
 
 
-def matrix_power(input: Tensor, n: int) -> Tensor:
+@with_out()
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """The n-th power of square matrices (..., m, m), by repeated squaring; negative n: of the inverse."""
     if input.dim() < 2 or input.size(-1) != input.size(-2):
         raise RuntimeError(f"linalg.matrix_power: A must be batches of square matrices, but they are of shape {list(input.shape)}")
@@ -120,7 +123,10 @@ def matrix_exp(input: Tensor) -> Tensor:
     return _C.nn.linalg_matrix_exp(input)
 
 
-def lu(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+@with_out("any")
+def lu(
+    input: Tensor, pivot: bool = True, get_infos: bool = False, *, out: tuple[Tensor, ...] | None = None
+) -> tuple[Tensor, ...]:
     """(LU, pivots) and, with ``get_infos``, per matrix 0 or the first zero pivot; ``linalg.lu`` gives the factors apart."""
     found = _lu_with_info(input, pivot, not get_infos)
     return found if get_infos else found[:2]
@@ -144,4 +150,4 @@ def qr(input: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
 
 
 for _name in ("inner", "matrix_power", "det", "slogdet", "matrix_exp", "lu", "cholesky", "qr"):
-    setattr(Tensor, _name, globals()[_name])
+    setattr(Tensor, _name, as_method(globals()[_name]))

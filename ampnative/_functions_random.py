@@ -51,6 +51,8 @@ def multinomial(
     which need not sum to 1. With one seed the numbers are PyTorch's.
 
     RuntimeError for weights that are negative or not finite, that sum to 0, or that are too few without replacement."""
+    if out is not None:
+        return _C._into("multinomial", "exact", out, multinomial, (input, num_samples, replacement, generator), {})
     if not input.is_floating_point():
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
     if input.dim() not in (1, 2):
@@ -68,8 +70,7 @@ def multinomial(
     else:  # the largest of weight / exponential number, which is as random as drawing one after the other
         race = (weights / _f.empty_like(weights).exponential_(1.0, generator=generator)).to(_C.dtypes.float64)
         found = np.argsort(-np.atleast_2d(race.numpy()), axis=1, kind="stable")[:, :num_samples]
-    result = _C.from_numpy(np.ascontiguousarray(found.reshape(*input.shape[:-1], num_samples))).to(input.device)
-    return result if out is None else out.copy_(result)
+    return _C.from_numpy(np.ascontiguousarray(found.reshape(*input.shape[:-1], num_samples))).to(input.device)
 
 
 def normal(
@@ -83,12 +84,18 @@ def normal(
 ) -> Tensor:
     """Normal random numbers with the given means and standard deviations: tensors of one broadcast shape, or two numbers and
     a ``size``. RuntimeError for a negative deviation."""
+    if out is not None:
+        options = {"dtype": out.dtype, "device": out.device, **options}
+        return _C._into("normal", "exact", out, _normal, (mean, std, size, generator, options), {})
+    return _normal(mean, std, size, generator, options)
+
+
+def _normal(mean: Tensor | float, std: Tensor | float, size: Any, generator: Any, options: dict[str, Any]) -> Tensor:
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
-        drawn = _f.empty(size, **options) if out is None else out
-        return drawn.normal_(mean, std, generator=generator)
+        return _f.empty(size, **options).normal_(mean, std, generator=generator)
     if isinstance(std, Tensor):
         if std.numel() and bool((std < 0).any()):
             raise RuntimeError("normal expects all elements of std >= 0.0")
@@ -98,10 +105,9 @@ def normal(
     for t in tensors:
         if not t.is_floating_point():
             raise NotImplementedError(f'"normal" not implemented for \'{t.dtype}\': convert it to a floating dtype')
-    drawn = _f.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    drawn = _f.empty(shape, dtype=options.get("dtype", tensors[0].dtype), device=tensors[0].device)
     mean, std = (t.detach() if isinstance(t, Tensor) else t for t in (mean, std))
-    result = drawn.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
-    return result if out is None else out.copy_(result)
+    return drawn.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
 
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _C
 from ._C import Tensor
-from ._function_names import Names
+from ._function_names import Names, with_out
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -20,13 +20,17 @@ _names = Names(__all__)
 
 
 @_names.both
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+@with_out()
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """The positions, int64, that sort along ``dim``; always stable."""
     return input.sort(dim, descending)[1]
 
 
 @_names.both
-def msort(input: Tensor) -> Tensor:
+@with_out()
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sorted along dimension 0."""
     return input.sort(0)[0]
 
@@ -116,7 +120,10 @@ def unique_consecutive(
 
 
 @_names.function
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+@with_out()
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
+) -> Tensor:
     """Whether each element is among the test elements."""
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin(): one of elements and test_elements must be a Tensor")
@@ -133,7 +140,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 
 @_names.both
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+@with_out()
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
     """How many elements lie in each of ``bins`` equal bins between min and max (both 0: the least and the greatest
     element); others do not count. In the input's dtype."""
     if not input.is_floating_point():
@@ -214,13 +222,15 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
 
 
 @_names.both
-def take(input: Tensor, index: Tensor) -> Tensor:
+@with_out()
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of the flattened input by int64 positions, in the index's shape."""
     return input.reshape(-1)[_flat_index("take", input, index)]
 
 
 @_names.both
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+@with_out()
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """:func:`gather` with index and input broadcast against each other apart from ``dim``; without it both are flat."""
     if indices.dtype != _C.int64:
         raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype}")
@@ -258,13 +268,14 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 @_names.function
+@with_out()
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask is True, broadcast against each other, in one dimension."""
     if mask.dtype != _C.bool:
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, but got {mask.dtype}")
     shape = _C.Size(np.broadcast_shapes(input.shape, mask.shape))
     found = input.expand(shape).reshape(-1)[mask.expand(shape).reshape(-1)]
-    return found if out is None else _C.functions.cat([found], 0, out=out)
+    return found
 
 
 _names.method(masked_select)
@@ -288,8 +299,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 @_names.with_in_place
+@with_out()
 def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
+    out: Tensor | None = None
 ) -> Tensor:
     """A copy with the slices of ``source`` reduced into those that a vector of positions along ``dim`` names; reduce:
     prod, mean, amax or amin."""
@@ -306,8 +319,10 @@ def index_reduce(
 
 
 @_names.both
+@with_out("kind")
 def nanmean(
-    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None,
+    out: Tensor | None = None
 ) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
     if not input.is_floating_point():
@@ -343,7 +358,10 @@ def var_mean(
 
 
 @_names.both
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+@with_out()
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: tuple[Tensor, Tensor] | None = None
+) -> Any:
     """The named pair (min, max) of all elements, or along ``dim``."""
     from .return_types import aminmax as pair
 
@@ -360,8 +378,10 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
 
 
 @_names.both
+@with_out("safe")
 def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
+    out: Tensor | None = None
 ) -> Tensor:
     """Differences of neighbours along ``dim``, ``n`` times over, of the tensor with what is to stand before and after it."""
     if n < 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
-from ._function_names import Names
+from ._function_names import Names, with_out
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -105,7 +105,8 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 
 
 @_names.both
-def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+@with_out()
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`narrow` as a tensor of its own."""
     return input.narrow(dim, start, length).clone()
 
@@ -164,8 +165,10 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 @_names.both
+@with_out()
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
+    out: Tensor | None = None
 ) -> Tensor:
     """A copy with the elements ``start:end:step`` along ``dim`` replaced by ``src``."""
     out = input.clone()
@@ -317,7 +320,8 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @_names.both
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+@with_out()
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as the diagonal of a matrix, or the diagonal of a matrix as a new vector."""
     if input.dim() == 1:
         return diag_embed(input, diagonal)
@@ -549,7 +553,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 @_names.both
-def kron(input: Tensor, other: Tensor) -> Tensor:
+@with_out("safe")
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product: each element of ``input`` times all of ``other``, over the last dimensions."""
     n = max(input.dim(), other.dim())
     a, b = [1] * (n - input.dim()) + list(input.shape), [1] * (n - other.dim()) + list(other.shape)
@@ -577,10 +582,13 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 @_names.function
 def logspace(
-    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False
+    start: float, end: float, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """``steps`` numbers whose logarithms to ``base`` are evenly spaced from ``start`` to ``end``."""
+    if out is not None:
+        options = {"dtype": out.dtype if dtype is None else dtype, "device": out.device}
+        return _C._into("logspace", "exact", out, logspace, (start, end, steps, base), options)
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, got {steps}")
     wanted = _C.get_default_dtype() if dtype is None else dtype

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
+from ._function_names import as_method, with_out
 
 __all__ = [
     "adjoint", "angle", "bartlett_window", "blackman_window", "conj", "hamming_window", "hann_window", "imag", "kaiser_window", "real",
@@ -36,7 +37,8 @@ def conj(input: Tensor) -> Tensor:
     return _C.functions.complex(real(input), -imag(input)) if input.is_complex() else input
 
 
-def angle(input: Tensor) -> Tensor:
+@with_out("safe")
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angles of complex numbers with the positive real axis; of real ones 0 or pi, NaN stays."""
     if input.is_complex():
         return _C.functions.atan2(imag(input), real(input))
@@ -136,6 +138,6 @@ def _get_H(input: Tensor) -> Tensor:
 for _name, _getter in (("H", _get_H), ("mH", _get_mH)):
     setattr(Tensor, _name, property(_getter, doc=_getter.__doc__))
 for _function in (adjoint, conj, angle):
-    setattr(Tensor, _function.__name__, _function)
+    setattr(Tensor, _function.__name__, as_method(_function))
 for _function in (real, imag):
     setattr(Tensor, _function.__name__, property(_function, doc=_function.__doc__))

@@ -63,16 +63,24 @@ def _sizes(value: Any) -> Any:
     return (value,) if isinstance(value, int) else value
 
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def fftfreq(
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """The frequencies of a transform of ``n`` points ``d`` apart: 0, 1, ... up to the middle, then the negative ones."""
+    if out is not None:
+        return _C._into("fftfreq", "exact", out, fftfreq, (n, d), {"dtype": dtype or out.dtype, "device": out.device})
     arange = _C.functions.arange
     order = _C.functions.cat([arange((n + 1) // 2, device=device), arange(-(n // 2), 0, device=device)])
     found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * (1.0 / (n * d) if n else 1.0)
     return found.requires_grad_() if requires_grad else found
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def rfftfreq(
+    n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """The frequencies of :func:`rfft`: those that are not negative."""
+    if out is not None:
+        return _C._into("rfftfreq", "exact", out, rfftfreq, (n, d), {"dtype": dtype or out.dtype, "device": out.device})
     order = _C.functions.arange(n // 2 + 1, device=device)
     found = order.to(dtype if dtype is not None else _C.get_default_dtype()) * (1.0 / (n * d) if n else 1.0)
     return found.requires_grad_() if requires_grad else found

@@ -12,6 +12,7 @@ from typing import Any
 from . import _C
 from ._absent import absent_op
 from ._C import Tensor
+from ._function_names import with_out
 from ._functions_products import matrix_power
 from ._ops._matrix import (
     LinAlgError,
@@ -92,21 +93,26 @@ def norm(
     return vector_norm(A, ord, dims, keepdim, **options)
 
 
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> linalg_lu_factor_ex:
+@with_out()
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: tuple[Tensor, Tensor, Tensor] | None = None
+) -> linalg_lu_factor_ex:
     """(LU, pivots, info): both factors in one matrix, row exchanges counted from 1, and the first zero pivot or 0."""
     from ._ops.linalg import lu_factor as factor
 
     return factor(A, pivot, check_errors, "linalg.lu_factor_ex")
 
 
-def lu_factor(A: Tensor, *, pivot: bool = True) -> linalg_lu_factor:
+@with_out()
+def lu_factor(A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None) -> linalg_lu_factor:
     """(LU, pivots) of matrices (..., m, n): L below the diagonal (which holds U's), int32 row exchanges counted from 1."""
     from ._ops.linalg import lu_factor as factor
 
     return linalg_lu_factor(*factor(A, pivot, False, "linalg.lu_factor")[:2])
 
 
-def lu(A: Tensor, *, pivot: bool = True) -> linalg_lu:
+@with_out()
+def lu(A: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None) -> linalg_lu:
     """(P, L, U) with A = P L U; without ``pivot`` P is empty."""
     import numpy as np
 
@@ -122,7 +128,10 @@ def lu(A: Tensor, *, pivot: bool = True) -> linalg_lu:
     return linalg_lu(m.tensor(exchange, A), low, factors[..., :k, :].triu())
 
 
-def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+@with_out()
+def lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None
+) -> Tensor:
     """X of A X = B (``left=False``: X A = B; ``adjoint``: with the conjugate transpose of A), from :func:`lu_factor`."""
     from ._ops.linalg import lu_solution
 
@@ -189,7 +198,10 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     return m.tensor(np.array(parts, right.dtype).reshape(*batch, *B.shape[-2:]), B)
 
 
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+@with_out()
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """(result, info): :func:`solve` that counts instead of raising: info is 0, or the first zero pivot of a singular A."""
     from ._ops import _matrix as m
 

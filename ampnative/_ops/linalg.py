@@ -393,11 +393,9 @@ def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
 def linalg_pinv(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     _refuse_low("linalg.pinv", A)
     result = pseudo_inverse(A, atol, rtol, hermitian)
-    # PyTorch's is a matrix product at the end, which autocast lowers.
-    device = A.device.type
-    if A.dtype == _C.float32 and device in ("cpu", "cuda") and _C.is_autocast_enabled(device):
-        return result.to(_C.get_autocast_dtype(device))
-    return result
+    # PyTorch's is a matrix product at the end, which autocast lowers where it acts.
+    none = result.new_zeros((0, 0))
+    return result.to(_C.functions.mm(none, none).dtype)
 
 
 def pinverse(A: Tensor, rcond: float) -> Tensor:

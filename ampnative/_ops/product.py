@@ -200,7 +200,7 @@ def tensordot(input: Tensor, other: Tensor, dims_input: Sequence[int], dims_othe
     outer = [input.size(d) for d in kept[0]], [other.size(d) for d in kept[1]]
     a = input.permute(*kept[0], *left).reshape(math.prod(outer[0]), inner)
     b = other.permute(*right, *kept[1]).reshape(inner, math.prod(outer[1]))
-    return _mm(a, b).reshape(*outer[0], *outer[1])
+    return _mm(a, b).reshape(outer[0] + outer[1])
 
 
 def _dim(dim: int, n: int) -> int:

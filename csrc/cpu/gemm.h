@@ -83,9 +83,14 @@ enum { GEMM_MAX_ROWS = 14, GEMM_MAX_COLS = 32 };
 typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,
                         int64_t c_row, bool add);
 
+/* The same with row i of b at b + at[i], and its second vector at b + at[i] + second (elements). */
+typedef void (*MicroAtFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, const int32_t *at,
+                          int64_t second, void *c, int64_t c_row, bool add);
+
 typedef struct MicroSet {
     int rows, lanes;
     MicroFn fn[GEMM_MAX_ROWS][2]; /* [rows - 1][vectors - 1] */
+    MicroAtFn at[GEMM_MAX_ROWS][2];
 } MicroSet;
 
 extern const MicroSet gemm_portable_f32, gemm_portable_f64;

@@ -16,17 +16,20 @@
  *
  * Each element is one chain over k, and the chain goes on from c if `add`: so the result depends neither on the blocking over k nor on
  * where in which tile the element lies. `a` may have any strides: packed blocks and small operands in place use the same kernel. The
+ * rows of `b` follow each other at one distance, or lie wherever `at` says. The
  * rows of `a` are reached as base, base + stride, base + 2 * stride from one pointer per three rows, which the addressing modes give
  * for free. */
-#define CONCAT_(a, b) a##b
-#define CONCAT(a, b)  CONCAT_(a, b)
-#define BODY          CONCAT(body_, FAMILY)
-#define KERNEL(r, v)  CONCAT(kernel_##r##x##v##_, FAMILY)
+#define CONCAT_(a, b)   a##b
+#define CONCAT(a, b)    CONCAT_(a, b)
+#define BODY            CONCAT(body_, FAMILY)
+#define KERNEL(r, v)    CONCAT(kernel_##r##x##v##_, FAMILY)
+#define KERNEL_AT(r, v) CONCAT(kernel_at_##r##x##v##_, FAMILY)
 
 TARGET static inline __attribute__((always_inline)) void BODY(const int rows, const int vectors, int64_t k, const void *a_data,
                                                               int64_t a_row, int64_t a_col, const void *b_data, int64_t b_row,
-                                                              void *c_data, int64_t c_row, bool add) {
-    const S *a[(ROWS + 2) / 3], *b = b_data;
+                                                              const bool placed, const int32_t *at, int64_t second, void *c_data,
+                                                              int64_t c_row, bool add) {
+    const S *a[(ROWS + 2) / 3], *b = b_data, *const b_base = b_data;
     S *c = c_data;
     V sum[ROWS][2];
 #pragma GCC unroll 8
@@ -44,9 +47,10 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
     }
     for (; k > 0; k--) {
         V right[2];
+        if (placed) b = b_base + *at++;
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) right[j] = LOAD(b + j * LANES);
-        b += b_row;
+        for (int j = 0; j < vectors; j++) right[j] = LOAD(b + j * (placed ? second : LANES));
+        if (!placed) b += b_row;
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             V left = BROADCAST(a[i / 3][(i % 3) * a_row]);
@@ -65,10 +69,15 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
 #define KERNEL_BODY(r, v) \
     TARGET static void KERNEL(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, \
                                     void *c, int64_t c_row, bool add) { \
-        BODY(r, v, k, a, a_row, a_col, b, b_row, c, c_row, add); \
+        BODY(r, v, k, a, a_row, a_col, b, b_row, false, NULL, 0, c, c_row, add); \
+    } \
+    TARGET static void KERNEL_AT(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, const int32_t *at, \
+                                       int64_t second, void *c, int64_t c_row, bool add) { \
+        BODY(r, v, k, a, a_row, a_col, b, 0, true, at, second, c, c_row, add); \
     }
-#define KERNEL_PAIR(r)  KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
-#define KERNEL_ENTRY(r) {KERNEL(r, 1), KERNEL(r, 2)},
+#define KERNEL_PAIR(r)     KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
+#define KERNEL_ENTRY(r)    {KERNEL(r, 1), KERNEL(r, 2)},
+#define KERNEL_AT_ENTRY(r) {KERNEL_AT(r, 1), KERNEL_AT(r, 2)},
 
 /* No statement ends these lines, which the formatter does not understand. */
 /* clang-format off */
@@ -82,6 +91,11 @@ const MicroSet FAMILY = {
     {KERNEL_ENTRY(1) KERNEL_ENTRY(2) KERNEL_ENTRY(3) KERNEL_ENTRY(4) KERNEL_ENTRY(5) KERNEL_ENTRY(6)
 #if ROWS == 14
      KERNEL_ENTRY(7) KERNEL_ENTRY(8) KERNEL_ENTRY(9) KERNEL_ENTRY(10) KERNEL_ENTRY(11) KERNEL_ENTRY(12) KERNEL_ENTRY(13) KERNEL_ENTRY(14)
+#endif
+    },
+    {KERNEL_AT_ENTRY(1) KERNEL_AT_ENTRY(2) KERNEL_AT_ENTRY(3) KERNEL_AT_ENTRY(4) KERNEL_AT_ENTRY(5) KERNEL_AT_ENTRY(6)
+#if ROWS == 14
+     KERNEL_AT_ENTRY(7) KERNEL_AT_ENTRY(8) KERNEL_AT_ENTRY(9) KERNEL_AT_ENTRY(10) KERNEL_AT_ENTRY(11) KERNEL_AT_ENTRY(12) KERNEL_AT_ENTRY(13) KERNEL_AT_ENTRY(14)
 #endif
     },
 };
@@ -101,6 +115,8 @@ const MicroSet FAMILY = {
 #undef CONCAT
 #undef BODY
 #undef KERNEL
+#undef KERNEL_AT
 #undef KERNEL_BODY
 #undef KERNEL_PAIR
 #undef KERNEL_ENTRY
+#undef KERNEL_AT_ENTRY

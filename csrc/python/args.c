@@ -88,7 +88,7 @@ static int parse_default(const char *text, size_t n, Param *p) {
 static int parse_param(const char *s, size_t n, Param *p) {
     for (size_t k = 0; k < sizeof type_names / sizeof *type_names; k++) {
         size_t len = strlen(type_names[k].text);
-        if (n > len && !strncmp(s, type_names[k].text, len) && strchr(" ?*", s[len])) {
+        if (n > len && !strncmp(s, type_names[k].text, len) && strchr(" ?*[", s[len])) {
             p->kind = type_names[k].kind;
             s += len;
             n -= len;
@@ -97,6 +97,12 @@ static int parse_param(const char *s, size_t n, Param *p) {
     }
     if (p->kind == ARG_NONE) {
         return -1;
+    }
+    if (p->kind == ARG_TENSOR && n > 2 && *s == '[' && s[2] == ']') { /* Tensor[2] */
+        p->kind = ARG_TENSORS;
+        p->count = (uint8_t)(s[1] - '0');
+        s += 3;
+        n -= 3;
     }
     for (; n && (*s == '?' || *s == '*'); s++, n--) {
         p->optional |= *s == '?';
@@ -144,7 +150,7 @@ int args_compile(OpRow *row) {
             if (!keyword_only) {
                 row->npositional++;
             }
-            if (p->kind == ARG_TENSOR && !strcmp(p->name, "out")) {
+            if ((p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) && !strcmp(p->name, "out")) {
                 row->out_index = (int8_t)row->nparams;
             } else if (p->kind == ARG_TENSOR || p->kind == ARG_TENSORS) {
                 row->tensor[row->ntensors++] = row->nparams;
@@ -351,7 +357,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     int ok;
     switch ((ArgKind)p->kind) {
     case ARG_TENSOR: return to_tensor(o, f, arg, numbers);
-    case ARG_TENSORS: return to_tensor_list(o, f, arg);
+    case ARG_TENSORS: ok = to_tensor_list(o, f, arg); return ok > 0 && p->count && arg->n != p->count ? 0 : ok;
     case ARG_NUMBER:
     case ARG_FLOAT: return to_number(o, arg, p->kind);
     case ARG_INT:
@@ -467,7 +473,7 @@ static int parse_keywords(const OpRow *row, bool method, PyObject *const *values
             }
             return 0;
         }
-        int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0);
+        int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0 && i != row->out_index);
         if (ok <= 0) {
             if (ok == 0 && report) {
                 report_type(row, i, method, values[k]);
@@ -534,7 +540,7 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
             ok = parse_varargs(row, i, method, args + used, nargs - used, frame, &arg[i], report);
             used = nargs - 1;
         } else {
-            ok = convert(&row->param[i], args[used], frame, &arg[i], i > 0 || numbers_first);
+            ok = convert(&row->param[i], args[used], frame, &arg[i], (i > 0 || numbers_first) && i != row->out_index);
             if (ok == 0 && report) {
                 report_type(row, i, method, args[used]);
             }

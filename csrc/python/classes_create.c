@@ -176,6 +176,9 @@ int run_RANDPERM(OpCall *c) {
 }
 
 static int arrange(Tensor *t, OpId op, int nnum, const Number *num) {
+    if (op != OP_eye && (t->v.dtype == AMP_BOOL || (op == OP_arange && amp_is_complex(t->v.dtype)))) {
+        return amp_raise(AMP_NO_KERNEL, amp_rows[op].name); /* no steps in these */
+    }
     Call call = {.op = (uint16_t)op, .nout = 1, .out = {&t->v}, .nnum = (uint8_t)nnum};
     memcpy(call.num, num, (size_t)nnum * sizeof *num);
     return run_slot(t->v.device, AMP_BACKEND_SLOT(t->v.device, arrange), &call, t->v.numel * 8, amp_rows[op].name);

@@ -276,7 +276,7 @@ int run_SCATTER_ADD(OpCall *c) {
                         "no larger than src, with equal numbers of dimensions of at least 1");
         return -1;
     }
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
     if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
         return -1;
     }
@@ -440,7 +440,7 @@ int run_INDEX_PUT(OpCall *c) {
             amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
         return -1;
     }
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
     if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
         return -1;
     }
@@ -492,6 +492,11 @@ int run_NONZERO(OpCall *c) {
 }
 
 int run_NONZERO_TUPLE(OpCall *c) {
+    if (c->out && c->row->op == OP_nonzero_tuple && c->arg[1].i) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "nonzero does not support the out kwarg when as_tuple is True: leave one of them out");
+        return -1;
+    }
     Tensor *all = call_unary(OP_nonzero, c->arg[0].t);
     if (!all) {
         return -1;

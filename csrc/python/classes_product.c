@@ -16,17 +16,6 @@ static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
     return -1;
 }
 
-/* Products write no other dtype than their own. */
-static int check_out(const OpCall *c, int dtype) {
-    if (!c->out || c->inplace || c->out->v.dtype == dtype) {
-        return 0;
-    }
-    PyErr_Format(PyExc_RuntimeError,
-                 "%s: Expected out tensor to have dtype %s, but got %s instead. Calls with out= are not cast by autocast",
-                 c->row->name, amp_dtype_info[dtype].name, amp_dtype_info[c->out->v.dtype].name);
-    return -1;
-}
-
 static int shapes_disagree(const OpCall *c, const Tensor *a, const Tensor *b) {
     PyObject *x = tensor_describe(a), *y = tensor_describe(b);
     if (x && y) {
@@ -123,7 +112,7 @@ static int run_matrix(OpCall *c, int ndim) {
     } else {
         shape[2] = b->v.shape[2];
     }
-    Tensor *out = check_out(c, a->v.dtype) < 0 ? NULL : result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
     return out ? plain_product(c, &a->v, &b->v, &out->v, numerics) : -1;
 }
 
@@ -156,8 +145,7 @@ int run_MV(OpCall *c) {
     }
     int device = common_device(c);
     Numerics numerics;
-    if (device < 0 || same_dtypes(c, a, x) < 0 || check_out(c, a->v.dtype) < 0 ||
-        find_numerics(c, device, a->v.dtype, PRODUCT_VECTOR, &numerics) < 0) {
+    if (device < 0 || same_dtypes(c, a, x) < 0 || find_numerics(c, device, a->v.dtype, PRODUCT_VECTOR, &numerics) < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, 1, a->v.shape, a->v.dtype, device, ALIAS_NEVER);
@@ -187,7 +175,7 @@ int run_DOT(OpCall *c) {
                      (long long)a->v.shape[0], (long long)b->v.shape[0], (long long)a->v.shape[0], (long long)b->v.shape[0]);
         return -1;
     }
-    int device = check_out(c, a->v.dtype) < 0 ? -1 : common_device(c);
+    int device = common_device(c);
     Numerics numerics;
     if (device < 0 || find_numerics(c, device, a->v.dtype, PRODUCT_DOT, &numerics) < 0) {
         return -1;
@@ -236,7 +224,7 @@ int run_ADDMM(OpCall *c) {
         }
         return -1;
     }
-    Tensor *out = check_out(c, a->v.dtype) < 0 ? NULL : result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
     }
@@ -250,9 +238,6 @@ static const Arg unrounded = {.kind = ARG_STR, .s = "ieee"};
 
 /* addmm does the work but not by its own policy: on the CPU addmv is on no list. */
 int run_ADDMV(OpCall *c) {
-    if (check_out(c, c->arg[1].t->v.dtype) < 0) {
-        return -1;
-    }
     uint8_t mode = amp_mode;
     amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA);
     Tensor *x = call_unsqueeze(c->arg[2].t, 1), *in = call_unsqueeze(c->arg[0].t, c->arg[0].t->v.ndim ? -1 : 0), *result = NULL;
@@ -325,15 +310,19 @@ int run_LINEAR(OpCall *c) {
     if (!out) {
         return -1;
     }
+    /* The product fills rows of n; an out= that lies otherwise gets a copy. */
+    Tensor *lines = out->v.layout & LAYOUT_CONTIGUOUS ? (Tensor *)Py_NewRef(out)
+                                                      : tensor_new(out->v.ndim, out->v.shape, out->v.dtype, device);
     bool flat = nd == 2 || x->v.layout & LAYOUT_CONTIGUOUS;
     Tensor *dense = flat ? (Tensor *)Py_NewRef(x) : raw_contiguous(x);
-    if (!dense) {
-        return -1;
+    int failed = -1;
+    if (!dense || !lines) {
+        goto done;
     }
     int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1},
                           {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
                           {rows, n, n, 1}};
-    View vx = dense->v, vw = w->v, vo = out->v, vb;
+    View vx = dense->v, vw = w->v, vo = lines->v, vb;
     View *const all[3] = {&vx, &vw, &vo};
     for (int i = 0; i < 3; i++) {
         all[i]->ndim = 2;
@@ -345,9 +334,14 @@ int run_LINEAR(OpCall *c) {
     if (bias) {
         vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
     }
-    int failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
-                              c->row->name);
-    Py_DECREF(dense);
+    failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
+                          c->row->name);
+    if (failed == 0 && lines != out) {
+        failed = raw_copy(&out->v, &lines->v);
+    }
+done:
+    Py_XDECREF(dense);
+    Py_XDECREF(lines);
     return failed;
 }
 
@@ -448,9 +442,6 @@ int run_MATMUL(OpCall *c) {
     }
     if (a->v.dtype != b->v.dtype) {
         return same_dtypes(c, a, b);
-    }
-    if (check_out(c, a->v.dtype) < 0) {
-        return -1;
     }
     /* With a vector on the right, or on the left of a batch, the product is one of matrices and a vector: unrounded unless the call
      * itself asks for a precision, and then a product of matrices. */

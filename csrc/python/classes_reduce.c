@@ -108,8 +108,7 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
     return dtype;
 }
 
-int run_REDUCE(OpCall *c) {
-    Tensor *in = c->arg[0].t;
+static int reduce_from(OpCall *c, Tensor *in) {
     Reduction r;
     int dtype = reduce_dtype(c, in);
     if (dtype < 0 || plan_reduction(c, in, &r) < 0 || (is_extremum(c->row->op) && refuse_empty(c, in, &r) < 0)) {
@@ -128,6 +127,17 @@ int run_REDUCE(OpCall *c) {
         call.num[0] = c->arg[1].num;
     }
     return run_slot(device, AMP_BACKEND_SLOT(device, reduce), &call, in->v.numel * 4, c->row->name);
+}
+
+int run_REDUCE(OpCall *c) {
+    Tensor *in = c->arg[0].t;
+    if (given_dtype(c) != AMP_BOOL || c->row->rule != RULE_SUM) {
+        return reduce_from(c, in);
+    }
+    Tensor *truth = raw_cast(in, AMP_BOOL); /* 0.5 counts, which the integers that bools are summed in would drop */
+    int failed = truth ? reduce_from(c, truth) : -1;
+    Py_XDECREF(truth);
+    return failed;
 }
 
 static int run_indexed(OpCall *c, bool values) {
@@ -176,8 +186,10 @@ int run_VAR(OpCall *c) {
     }
     const Arg *correction = arg_named(c, "correction"), *unbiased = arg_named(c, "unbiased");
     double value = correction && correction->kind != ARG_NONE ? correction->num.f : unbiased && !unbiased->i ? 0.0 : 1.0;
-    int device = in->v.device;
-    Tensor *out = result_new(c, 0, r.nkept, r.kept, in->v.dtype, device, ALIAS_NEVER);
+    /* Into a wider out= nothing is rounded on the way. */
+    bool wider = c->out && amp_is_floating(c->out->v.dtype) && amp_itemsize(c->out->v.dtype) > amp_itemsize(in->v.dtype);
+    int device = in->v.device, dtype = wider ? c->out->v.dtype : in->v.dtype;
+    Tensor *out = result_new(c, 0, r.nkept, r.kept, dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
     }
@@ -187,18 +199,24 @@ int run_VAR(OpCall *c) {
                          c->row->name) < 0) {
         return -1;
     }
+    Tensor *x = raw_cast(in, dtype);
+    if (!x) {
+        return -1;
+    }
     bool is_std = c->row->op == OP_std || c->row->op == OP_std_unbiased || c->row->op == OP_std_dim;
     int64_t strides[AMP_MAX_DIMS];
     View v = full_view(out, &r, strides);
     Call call = {.op = is_std ? OP_std : OP_var,
                  .nin = 1,
                  .nout = 1,
-                 .in = {&in->v},
+                 .in = {&x->v},
                  .out = {&v},
                  .dims = r.mask,
                  .nnum = 1,
                  .num = {number_float(value)}};
-    return run_slot(device, AMP_BACKEND_SLOT(device, reduce), &call, in->v.numel * 8, c->row->name);
+    int failed = run_slot(device, AMP_BACKEND_SLOT(device, reduce), &call, in->v.numel * 8, c->row->name);
+    Py_DECREF(x);
+    return failed;
 }
 
 int run_SCAN(OpCall *c) {
@@ -208,6 +226,9 @@ int run_SCAN(OpCall *c) {
         return -1;
     }
     int dtype = given >= 0 ? given : amp_is_integral(in->v.dtype) && !c->inplace ? AMP_INT64 : in->v.dtype;
+    if (dtype == AMP_BOOL) {
+        return amp_raise(AMP_NO_KERNEL, c->row->name);
+    }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_NEVER);
     Tensor *x = out ? raw_cast(in, dtype) : NULL;
     if (!x) {

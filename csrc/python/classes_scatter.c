@@ -85,7 +85,7 @@ static int put_rows(const OpCall *c, View *out, const Tensor *index, const View 
 
 /* The result, holding the input's values. Borrowed, or NULL. */
 static Tensor *copied_input(OpCall *c, Tensor *in) {
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_ELEMENTWISE);
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
     return out && (out == in || raw_copy(&out->v, &in->v) == 0) ? out : NULL;
 }
 

@@ -48,8 +48,8 @@ static void append(Text *t, const char *s, size_t n) {
 
 static void append_string(Text *t, const char *s) { append(t, s, strlen(s)); }
 
-/* The parameters of a signature, ", " between them: with types, or as Python would write them. A method's first one is self, and an
- * in-place form has no out=. */
+/* The parameters of a signature, ", " between them: with types, or as Python would write them. A method's first one is self, and it
+ * has no out=. */
 static void append_parameters(Text *t, const char *signature, bool types, DocKind kind) {
     bool first = true, star = false;
     for (const char *s = signature; *s;) {
@@ -60,7 +60,7 @@ static void append_parameters(Text *t, const char *signature, bool types, DocKin
         bool self = s == signature && kind != DOC_FUNCTION, out = !strncmp(name, "out=", 4) || !strncmp(name, "out ", 4);
         if (n == 1 && *s == '*') {
             star = true; /* written in front of what follows, if anything does */
-        } else if (!(self && types) && !(out && kind == DOC_INPLACE)) {
+        } else if (!(self && types) && !(out && kind != DOC_FUNCTION)) {
             append_string(t, first ? "" : ", ");
             append_string(t, star ? "*, " : "");
             first = star = false;

@@ -13,6 +13,11 @@
 #define I     VARIANT_I
 #define NN    VARIANT_NN
 #define P     VARIANT_P
+#define SAFE  OUT_SAFE
+#define EXACT OUT_EXACT
+#define KIND  OUT_KIND
+#define BYTE  OUT_BYTE
+#define ANY   OUT_ANY
 #define IN0   SAVE_IN0
 #define IN1   SAVE_IN1
 #define IN2   SAVE_IN2
@@ -53,6 +58,11 @@ static const char *const derivative_names[OP_COUNT][2] = {
 #undef I
 #undef NN
 #undef P
+#undef SAFE
+#undef EXACT
+#undef KIND
+#undef BYTE
+#undef ANY
 
 /* next[v][op]: the following overload with variant bit v, or -1. */
 static int16_t next_overload[5][OP_COUNT];
@@ -66,8 +76,8 @@ static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *c
         Arg arg[MAX_ARGS];
         args_begin(&frame);
         int ok = args_parse(row, self, args, nargs, kwnames, &frame, arg, next < 0);
-        if (ok > 0 && variant == 2 && row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
-            PyErr_Format(PyExc_TypeError, "%s_() got an unexpected keyword argument 'out'", row->name);
+        if (ok > 0 && (variant == 1 || variant == 2) && row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
+            PyErr_Format(PyExc_TypeError, "%s%s() got an unexpected keyword argument 'out'", row->name, variant == 2 ? "_" : "");
             ok = -1;
         }
         PyObject *result = ok > 0 ? run_op(row, arg, variant == 2) : NULL;
@@ -224,9 +234,9 @@ static PyObject *op_rows(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored)
     for (int i = 0; list && i < OP_COUNT; i++) {
         const OpRow *r = &amp_rows[i];
         PyObject *row = Py_BuildValue("{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:s,s:i,s:s,s:s}", "id", r->id, "name", r->name, "variants",
-                                      r->variants, "signature", r->signature, "class", class_names[i], "dtype", rules[r->rule],
-                                      "cuda", policies[r->cuda_policy], "cpu", policies[r->cpu_policy], "saves", r->saves,
-                                      "derivative", derivative_names[i][0], "fast", derivative_names[i][1]);
+                                      r->variants & VARIANTS, "signature", r->signature, "class", class_names[i], "dtype",
+                                      rules[r->rule], "cuda", policies[r->cuda_policy], "cpu", policies[r->cpu_policy], "saves",
+                                      r->saves, "derivative", derivative_names[i][0], "fast", derivative_names[i][1]);
         if (!row || PyList_Append(list, row) < 0) {
             Py_CLEAR(list);
         }

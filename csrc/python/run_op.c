@@ -11,6 +11,7 @@
 #include "derivatives/derivatives.h"
 #include "node.h"
 #include "observer.h"
+#include "outputs.h"
 
 /* About 30 us of memory traffic: below that, giving the GIL away costs more than it helps. */
 enum { GIL_COST = 256 * 1024 };
@@ -69,7 +70,8 @@ static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
         int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
         Tensor *const *t = n == 1 && c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
         for (int k = 0; k < n; k++) {
-            bool exact = aliasing == ALIAS_ELEMENTWISE && same_view(out, &t[k]->v) && t[k]->v.dtype == out->dtype;
+            bool exact = (aliasing == ALIAS_ELEMENTWISE || (aliasing == ALIAS_INPUT && i == 0)) && same_view(out, &t[k]->v) &&
+                         t[k]->v.dtype == out->dtype;
             if (!exact && t[k]->v.device == out->device && amp_ranges_meet(out, &t[k]->v)) {
                 return true;
             }
@@ -92,35 +94,6 @@ static bool is_input(const OpCall *c, const Tensor *out) {
     return false;
 }
 
-/* out= of another shape takes the result's shape: new memory, as long as nobody looks at the old one through out. */
-static int resize_output(Tensor *out, int ndim, const int64_t *shape) {
-    if (out->v.numel != 0 &&
-        PyErr_WarnFormat(
-            PyExc_UserWarning, 1,
-            "An output with one or more elements was resized since it had a different shape than the result. Give out= the "
-            "result's shape, or a tensor with no elements") < 0) {
-        return -1;
-    }
-    Tensor *fresh = tensor_new(ndim, shape, out->v.dtype, out->v.device);
-    if (!fresh) {
-        return -1;
-    }
-    int failed = PyObject_SetAttrString((PyObject *)out, "data", (PyObject *)fresh);
-    Py_DECREF(fresh);
-    return failed;
-}
-
-static int check_castable(const OpCall *c, int from, int to) {
-    bool ok = amp_dtype_info[from].category <= amp_dtype_info[to].category ||
-              (amp_is_integral(from) && amp_is_integral(to) && to != AMP_BOOL);
-    if (!ok) {
-        PyErr_Format(PyExc_RuntimeError, "%s: result type %s can't be cast to the desired output type %s", c->row->name,
-                     amp_dtype_info[from].name, amp_dtype_info[to].name);
-        return -1;
-    }
-    return 0;
-}
-
 static int shape_mismatch(const OpCall *c, int ndim, const int64_t *shape) {
     PyObject *want = size_from_dims(ndim, shape), *have = size_from_dims(c->out->v.ndim, c->out->v.shape);
     PyObject *a = want ? PySequence_List(want) : NULL, *b = have ? PySequence_List(have) : NULL;
@@ -138,9 +111,9 @@ static int shape_mismatch(const OpCall *c, int ndim, const int64_t *shape) {
 }
 
 Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, int device, Aliasing aliasing) {
-    Tensor *out = i == 0 ? c->out : NULL;
+    Tensor *out = output_of(c, i);
     if (out) {
-        if (check_castable(c, dtype, out->v.dtype) < 0) {
+        if (output_check_dtype(c, dtype, out->v.dtype) < 0) {
             return NULL;
         }
         bool same = out->v.ndim == ndim && (ndim == 0 || !memcmp(out->v.shape, shape, (size_t)ndim * sizeof *shape));
@@ -159,7 +132,7 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
             shape_mismatch(c, ndim, shape);
             return NULL;
         }
-        if (!same && !read && resize_output(out, ndim, shape) < 0) {
+        if (!same && !read && output_resize(out, ndim, shape) < 0) {
             return NULL;
         }
         if (amp_has_internal_overlap(&out->v)) {
@@ -167,8 +140,8 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
             return NULL;
         }
         if (!read && out->v.dtype == dtype && !meets_inputs(c, &out->v, aliasing)) {
-            c->result[0] = (Tensor *)Py_NewRef(out);
-            c->nresult = c->nresult > 1 ? c->nresult : 1;
+            c->result[i] = (Tensor *)Py_NewRef(out);
+            c->nresult = c->nresult > i ? c->nresult : i + 1;
             return out;
         }
     }
@@ -416,31 +389,6 @@ static int check_inplace(const OpRow *row, Tensor *self) {
     return 0;
 }
 
-/* Copies a result that could not be written in place to the given output. */
-static int deliver_output(OpCall *c) {
-    if (!c->out || c->result[0] == c->out) {
-        return 0;
-    }
-    if (c->row->derivative == d_composite && c->inplace) {
-        if (check_castable(c, c->result[0]->v.dtype, c->out->v.dtype) < 0 || call_copy(c->out, c->result[0]) < 0) {
-            return -1;
-        }
-    } else {
-        if (check_castable(c, c->result[0]->v.dtype, c->out->v.dtype) < 0 ||
-            (c->result[0]->v.ndim != c->out->v.ndim ||
-             memcmp(c->result[0]->v.shape, c->out->v.shape, (size_t)c->out->v.ndim * sizeof(int64_t)))) {
-            if (PyErr_Occurred() || resize_output(c->out, c->result[0]->v.ndim, c->result[0]->v.shape) < 0) {
-                return -1;
-            }
-        }
-        if (raw_copy(&c->out->v, &c->result[0]->v) < 0) {
-            return -1;
-        }
-    }
-    Py_SETREF(c->result[0], (Tensor *)Py_NewRef(c->out));
-    return 0;
-}
-
 static PyObject *pack_results(OpCall *c) {
     if (c->object) {
         return c->object;
@@ -480,7 +428,7 @@ static int keep_original(OpCall *c) {
 }
 
 static bool any_requires_grad(const OpCall *c) {
-    bool any = tensor_requires_grad(c->out);
+    bool any = false;
     for (int i = 0; i < c->row->nparams && !any; i++) {
         if (c->arg[i].kind == ARG_TENSOR) {
             any = tensor_requires_grad(c->arg[i].t);
@@ -514,19 +462,18 @@ static PyObject *run_core(OpCall *c, int narg) {
         return NULL;
     }
     if (c->out && !c->inplace && grad_recording() && any_requires_grad(c)) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                     "requires grad",
-                     row->name);
+        PyErr_Format(PyExc_RuntimeError, OUT_NEEDS_GRAD, row->name);
         return NULL;
     }
-    if (c->out && !c->inplace && check_writable(c->out, row->name) < 0) {
-        return NULL;
+    for (int i = 0; i < c->nout && !c->inplace; i++) {
+        if (check_writable(output_of(c, i), row->name) < 0) {
+            return NULL;
+        }
     }
     if (c->inplace && ((grad_recording() && check_keeping(c) < 0) || keep_original(c) < 0)) {
         return NULL;
     }
-    if (row->run(c) < 0 || deliver_output(c) < 0) {
+    if (row->run(c) < 0 || outputs_deliver(c) < 0) {
         goto fail;
     }
     if (amp_mode & MODE_INFERENCE && !c->out && !c->object) {
@@ -537,8 +484,8 @@ static PyObject *run_core(OpCall *c, int narg) {
     if (row->derivative != d_composite && !c->object && node_record(row, c, c->arg, narg) < 0) {
         goto fail;
     }
-    if (c->out && !c->inplace) {
-        tensor_bump(c->out);
+    for (int i = 0; i < c->nout && !c->inplace; i++) {
+        tensor_bump(output_of(c, i));
     }
     Py_XDECREF(c->original);
     return pack_results(c);
@@ -580,8 +527,9 @@ PyObject *run_op(const OpRow *row, Arg *arg, bool inplace) {
     OpCall c = {.row = row, .arg = arg, .inplace = inplace};
     if (inplace) {
         c.out = arg[0].t;
-    } else if (row->out_index >= 0 && arg[row->out_index].kind == ARG_TENSOR) {
-        c.out = arg[row->out_index].t;
+        c.nout = 1;
+    } else if (row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
+        outputs_find(&c);
     }
     return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams);
 }

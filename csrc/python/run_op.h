@@ -35,7 +35,9 @@ typedef struct Arg {
 } Arg;
 
 enum { MAX_ARGS = 13, MAX_RESULTS = 3 };
-enum { VARIANT_F = 1, VARIANT_M = 2, VARIANT_I = 4, VARIANT_NN = 8, VARIANT_P = 16 };
+enum { VARIANT_F = 1, VARIANT_M = 2, VARIANT_I = 4, VARIANT_NN = 8, VARIANT_P = 16, VARIANTS = 31 };
+/* Which other dtype than the result's out= may have, where the dtype rule does not say it (see ops.def). */
+enum { OUT_SAFE = 32, OUT_EXACT = 64, OUT_KIND = 128, OUT_BYTE = 256, OUT_ANY = 512 };
 enum {
     SAVE_IN0 = 1,
     SAVE_IN1 = 2,
@@ -55,9 +57,11 @@ struct Back;
 typedef struct OpCall {
     const struct OpRow *row;
     Arg *arg;
-    Tensor *out; /* out= or, in place, input 0; borrowed; NULL otherwise */
+    Tensor *out;             /* out= or, in place, input 0; borrowed; NULL otherwise */
+    Tensor *const *out_list; /* out= of several results: out is the first; else NULL */
+    int nout;                /* tensors to write into */
     bool inplace;
-    Tensor *result[MAX_RESULTS]; /* new references; result[0] == out (with an own reference) if out was given */
+    Tensor *result[MAX_RESULTS]; /* new references; result[i] is the i-th out (with an own reference) if out was given */
     int nresult;
     bool is_view;     /* result[0] shares arg[0]'s storage */
     Tensor *original; /* in place: input 0 before the write, where the derivative needs it; new reference */
@@ -72,6 +76,7 @@ typedef struct Param {
     uint8_t kind;  /* ArgKind */
     bool optional; /* type has `?` */
     bool varargs;  /* `int[]*` */
+    uint8_t count; /* `Tensor[2]`: as many; 0: any number */
     bool keyword_only;
     bool has_default;
     Arg fallback;
@@ -79,8 +84,8 @@ typedef struct Param {
 
 typedef struct OpRow {
     const char *id, *name, *signature;
-    uint8_t variants, rule, cuda_policy, cpu_policy;
-    uint16_t saves, op;
+    uint8_t rule, cuda_policy, cpu_policy;
+    uint16_t variants, saves, op;
     ClassFn run;
     DerivativeFn derivative, fast;
     /* compiled from the signature when the module is made */

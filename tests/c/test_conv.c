@@ -99,6 +99,28 @@ static uint64_t test_conv(void) {
     return hash;
 }
 
+/* What conv_padded.c takes: stride 1, rows long enough; several bands and several blocks of channels. */
+static uint64_t test_padded(void) {
+    static const int64_t channels[] = {1, 3, 16, 70, 9, 2};
+    uint64_t hash = 0;
+    for (int i = 0; i < 6; i++) {
+        Case c = {.spatial = i == 5 ? 1 : 2, .images = 1 + (int64_t)(draw() % 2), .groups = 1 + (i == 1)};
+        c.in_channels = channels[i];
+        c.out_channels = 1 + (int64_t)(draw() % 20);
+        c.s.groups = c.groups;
+        for (int d = 0; d < c.spatial; d++) {
+            const bool last = d == c.spatial - 1;
+            c.kernel[d] = last ? 2 + (int64_t)(draw() % 4) : 1 + (int64_t)(draw() % 5);
+            c.s.stride[d] = 1;
+            c.s.dilation[d] = draw() % 3 ? 1 : 2;
+            c.s.padding[d] = (int64_t)(draw() % 4);
+            c.in[d] = last ? 28 + (int64_t)(draw() % 50) : 9 + (int64_t)(draw() % (i == 2 ? 40 : 12));
+        }
+        for (int k = 0; k < 4; k++) check_case(&c, floats[k], &hash);
+    }
+    return hash;
+}
+
 /* What lies beyond runs of an image must not reach a result: not even as 0 * NaN. */
 static uint64_t test_neighbours(void) {
     for (int kind = 0; kind < 2; kind++)
@@ -157,6 +179,8 @@ static uint64_t test_windows(void) {
     return hash;
 }
 
-static uint64_t group(int k) { return k == 0 ? test_conv() : k == 1 ? test_neighbours() : test_windows(); }
+static uint64_t group(int k) {
+    return k == 0 ? test_conv() : k == 1 ? test_padded() : k == 2 ? test_neighbours() : test_windows();
+}
 
-int main(void) { return run_levels(3, group); }
+int main(void) { return run_levels(4, group); }

@@ -64,11 +64,11 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     return hardtanh(input, min_val, max_val, True)
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Towards zero by ``lambd``, which is not negative; zero where it would cross."""
     if not lambd >= 0:
         raise RuntimeError(f"lambda must be in range [0, {_C.finfo(_C.dtypes.float32).max}], but found {lambd}")
-    return _nn.softshrink(input, lambd)
+    return _nn.softshrink(input, lambd, out=out)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
