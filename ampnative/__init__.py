@@ -128,7 +128,9 @@ from ._functions_random import (
     normal,
 )
 from ._functions_recurrent import gru, lstm, rnn_relu, rnn_tanh
+from ._functions_small import e, inf, nan, newaxis, pi, range
 from ._functions_spectral import (
+    adjoint,
     angle,
     bartlett_window,
     blackman_window,
@@ -136,6 +138,7 @@ from ._functions_spectral import (
     hamming_window,
     hann_window,
     imag,
+    kaiser_window,
     real,
 )
 from ._switches import (
@@ -153,6 +156,7 @@ from ._tensor_str import set_printoptions
 from .amp import GradScaler, autocast
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .compiler import compile
+from .cuda import AcceleratorError, Event, OutOfMemoryError, Stream
 from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
@@ -161,6 +165,8 @@ __version__ = "0.1.0"
 
 
 _features.register(__name__)
+_features.answer(f"{__name__}._dynamo", OptimizedModule=compiler.OptimizedModule)
+_features.answer(f"{__name__}._dynamo.eval_frame", OptimizedModule=compiler.OptimizedModule)
 
 
 def __getattr__(name: str):
@@ -168,7 +174,10 @@ def __getattr__(name: str):
 
     if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
         return importlib.import_module(f"{__name__}.{name}")
-    raise absent_op(name) or _features.absent_function(name) or AttributeError(
+    raise absent_op(name) or AttributeError(
         f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
         "see the README for what exists"
     )
+
+
+_features.register_names(__name__, Tensor)

@@ -115,6 +115,13 @@ from ._functions_recurrent import gru as gru
 from ._functions_recurrent import lstm as lstm
 from ._functions_recurrent import rnn_relu as rnn_relu
 from ._functions_recurrent import rnn_tanh as rnn_tanh
+from ._functions_small import e as e
+from ._functions_small import inf as inf
+from ._functions_small import nan as nan
+from ._functions_small import newaxis as newaxis
+from ._functions_small import pi as pi
+from ._functions_small import range as range
+from ._functions_spectral import adjoint as adjoint
 from ._functions_spectral import angle as angle
 from ._functions_spectral import bartlett_window as bartlett_window
 from ._functions_spectral import blackman_window as blackman_window
@@ -122,6 +129,7 @@ from ._functions_spectral import conj as conj
 from ._functions_spectral import hamming_window as hamming_window
 from ._functions_spectral import hann_window as hann_window
 from ._functions_spectral import imag as imag
+from ._functions_spectral import kaiser_window as kaiser_window
 from ._functions_spectral import real as real
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
@@ -140,6 +148,10 @@ from .autograd import inference_mode as inference_mode
 from .autograd import no_grad as no_grad
 from .autograd import set_grad_enabled as set_grad_enabled
 from .compiler import compile as compile
+from .cuda import AcceleratorError as AcceleratorError
+from .cuda import Event as Event
+from .cuda import OutOfMemoryError as OutOfMemoryError
+from .cuda import Stream as Stream
 from .nn.functional import celu_ as celu_
 from .nn.functional import rrelu as rrelu
 from .nn.functional import rrelu_ as rrelu_

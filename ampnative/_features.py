@@ -5,27 +5,31 @@
 
 from __future__ import annotations
 
+import fnmatch
 import sys
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NoReturn
 
-__all__ = ["AbsentFeatureError", "absent_function", "refusing", "register"]
+from ._features_names import NAMES, TENSOR_FAMILIES
+
+__all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "refusing", "register", "register_names"]
 
 
 class AbsentFeatureError(NotImplementedError, AttributeError):
     """The feature is PyTorch's and not there. An AttributeError too, so that ``hasattr`` tells the truth."""
 
 
-_FUNCTIONAL = "loop over the batch and stack the results; autograd.grad gives derivatives"
 _EXPORT = "save the state_dict (ampnative.save, safetensors) and load it into the same model in PyTorch to export or to deploy it"
 _NATIVE = "the ops are native already; run the function as it is"
 
 # Module -> what to do instead.
 MODULES = {
     "_dynamo": _NATIVE,
+    "_dynamo.eval_frame": _NATIVE,
     "_inductor": _NATIVE,
     "ao": "16-bit training is what there is: autocast; quantise in PyTorch",
+    "autograd.forward_ad": "use autograd.functional.jvp",
     "distributions": "use rand, randn, bernoulli, multinomial and the tensor methods normal_, exponential_, uniform_, or numpy.random",
     "export": _EXPORT,
     "futures": "use concurrent.futures",
@@ -49,17 +53,19 @@ MODULES = {
 }
 
 # What such a module answers all the same: scripts ask it by the way.
-_ANSWERS: dict[str, dict[str, Callable[[], Any]]] = {"_dynamo": {"reset": lambda: None}, "onnx": {"is_in_onnx_export": lambda: False}}
-
-# Function or class of the package itself -> what to do instead.
-FUNCTIONS = {
-    "cond": "use a Python if",
-    "jvp": _FUNCTIONAL,
-    "sparse_coo_tensor": MODULES["sparse"],
-    "sparse_csr_tensor": MODULES["sparse"],
-    "vmap": _FUNCTIONAL,
-    "while_loop": "use a Python while",
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "_dynamo": {"reset": lambda: None, "config": SimpleNamespace()},
+    "_inductor": {"config": SimpleNamespace()},  # settings may be made, and change nothing
+    "onnx": {"is_in_onnx_export": lambda: False},
 }
+
+
+def _refuse(path: str, cure: str, frame: Any) -> NoReturn:
+    """`frame`: of the one who asks. ``from module import name`` lets an ImportError through, and no AttributeError."""
+    text = f"{path} is not available: {cure}"
+    if frame.f_code.co_name == "_handle_fromlist":
+        raise ImportError(text, name=path)
+    raise AbsentFeatureError(text)
 
 
 def refusing(module: str, cure: str) -> Callable[[str], Any]:
@@ -71,17 +77,66 @@ def refusing(module: str, cure: str) -> Callable[[str], Any]:
         path = f"{module}.{name}"
         if name.startswith("__"):
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
-        text = f"{path} is not available: {cure}"
-        if sys._getframe(1).f_code.co_name == "_handle_fromlist":
-            raise ImportError(text, name=path)
-        raise AbsentFeatureError(text)
+        _refuse(path, cure, sys._getframe(1))
 
     return __getattr__
 
 
-def absent_function(name: str) -> AbsentFeatureError | None:
-    """The exception for a function of the package that is not there; None for other names."""
-    return AbsentFeatureError(f"ampnative.{name} is not available: {FUNCTIONS[name]}") if name in FUNCTIONS else None
+missing_text = "module '{module}' has no attribute '{name}'"  # a script that says torch is told of torch
+
+
+def cure_of(module: str, name: str) -> str | None:
+    """What to do instead of ``module.name``, in PyTorch's words for both; None for names that it does not have."""
+    for patterns, cure in NAMES.get(module, ()):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split()):
+            return cure
+    return None
+
+
+def _hinting(module: ModuleType, path: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` that knows the names of NAMES, and asks the one that the module has for the others."""
+    other = vars(module).get("__getattr__")
+
+    def __getattr__(name: str) -> Any:
+        if other is not None:
+            try:
+                return other(name)
+            except AbsentFeatureError:
+                raise
+            except AttributeError as error:
+                missing = error
+        else:
+            missing = AttributeError(missing_text.format(module=module.__name__, path=path, name=name), name=name, obj=module)
+        cure = None if name.startswith("_") else cure_of(path, name)
+        if cure is None or isinstance(missing, NotImplementedError):
+            raise missing
+        _refuse(f"{module.__name__}.{name}", cure, sys._getframe(1))
+
+    return __getattr__
+
+
+class AbsentAttribute(property):
+    """An attribute of tensors that says what to do instead."""
+
+    def __init__(self, name: str, cure: str) -> None:
+        def get(tensor: Any) -> Any:
+            raise AbsentFeatureError(f"Tensor.{name} is not available: {cure}")
+
+        super().__init__(get, doc=f"Not available here: {cure}.")
+
+
+def register_names(package: str, tensor: type) -> None:
+    """Lets modules and tensors say what to do instead of the names that they lack. Patterns with wildcards stand for modules only."""
+    for path in NAMES:
+        if path != "Tensor":
+            module = sys.modules[f"{package}.{path}" if path else package]
+            module.__getattr__ = _hinting(module, path)  # type: ignore[method-assign]
+            vars(module).setdefault("__path__", [])
+    for patterns, cure in NAMES["Tensor"]:
+        for name in patterns.split():
+            for full in TENSOR_FAMILIES.get(name, (name,)):
+                if not hasattr(tensor, full):
+                    setattr(tensor, full, AbsentAttribute(full, cure))
 
 
 def register(package: str) -> None:
@@ -97,3 +152,8 @@ def register(package: str) -> None:
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")
         setattr(sys.modules[parent], child, module)
+
+
+def answer(module: str, **names: Any) -> None:
+    """What such a module has all the same, that is made elsewhere."""
+    vars(sys.modules[module]).update(names)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from . import _C, _functions_math, _functions_search, _functions_shape
+from . import _C, _functions_math, _functions_search, _functions_shape, _functions_small, _functions_statistics
 from ._C import Tensor
 
 __all__: list[str] = []
@@ -225,5 +225,5 @@ def _include(module: Any) -> None:
         __all__.append(name)
 
 
-for _module in (_functions_shape, _functions_search, _functions_math):
+for _module in (_functions_shape, _functions_search, _functions_math, _functions_statistics, _functions_small):
     _include(_module)

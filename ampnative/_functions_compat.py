@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,28 +106,64 @@ def set_default_device(device: Any) -> None:
 
 
 class _TypeOf(type):
-    """``isinstance(t, torch.FloatTensor)`` asks for the dtype."""
+    """``isinstance(t, torch.FloatTensor)`` asks for the dtype and the device."""
 
     dtype: Any
+    place: str
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, Tensor) and value.dtype is cls.dtype and value.device.type == "cpu"
+        return isinstance(value, Tensor) and value.dtype is cls.dtype and value.device.type == cls.place
 
 
-def _constructor(name: str, dtype: Any) -> Any:
+def _constructor(name: str, dtype: Any, place: str) -> Any:
     def new(cls: type, *args: Any) -> Tensor:
         """Of a sequence or array: its copy; of sizes: uninitialised."""
         if len(args) == 1 and not isinstance(args[0], int):
-            return args[0].to(dtype) if isinstance(args[0], Tensor) else _C.tensor(args[0], dtype=dtype)
+            data = args[0] if isinstance(args[0], Tensor) else _C.tensor(args[0], dtype=dtype)
+            return data.to(_C.device(place), dtype)
         sizes: Sequence[int] = args
-        return _C.functions.empty(tuple(sizes), dtype=dtype)
+        return _C.functions.empty(tuple(sizes), dtype=dtype, device=place)
 
     doc = f"PyTorch's older constructor of {dtype} tensors: of data, or of sizes (uninitialised). Use ``tensor`` or ``empty``."
-    return _TypeOf(name, (), {"__new__": new, "__doc__": doc, "dtype": dtype, "__module__": "ampnative"})
+    module = "ampnative" if place == "cpu" else "ampnative.cuda"
+    return _TypeOf(name, (), {"__new__": new, "__doc__": doc, "dtype": dtype, "place": place, "__module__": module})
 
 
-FloatTensor, DoubleTensor = _constructor("FloatTensor", _C.float32), _constructor("DoubleTensor", _C.float64)
-HalfTensor, BFloat16Tensor = _constructor("HalfTensor", _C.float16), _constructor("BFloat16Tensor", _C.bfloat16)
-LongTensor, IntTensor = _constructor("LongTensor", _C.int64), _constructor("IntTensor", _C.int32)
-ShortTensor, CharTensor = _constructor("ShortTensor", _C.int16), _constructor("CharTensor", _C.int8)
-ByteTensor, BoolTensor = _constructor("ByteTensor", _C.uint8), _constructor("BoolTensor", _C.bool)
+_KINDS = {
+    "Float": _C.float32, "Double": _C.float64, "Half": _C.float16, "BFloat16": _C.bfloat16, "Long": _C.int64, "Int": _C.int32,
+    "Short": _C.int16, "Char": _C.int8, "Byte": _C.uint8, "Bool": _C.bool, "ComplexFloat": _C.complex64,
+    "ComplexDouble": _C.complex128,
+}  # fmt: skip
+_types = {
+    (f"{kind}Tensor", place): _constructor(f"{kind}Tensor", dtype, place) for kind, dtype in _KINDS.items() for place in ("cpu", "cuda")
+}
+(FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor, BoolTensor) = (
+    _types[f"{kind}Tensor", "cpu"] for kind in list(_KINDS)[:10]
+)
+for (_name, _place), _kind in _types.items():
+    if _place == "cuda" and not _name.startswith("Complex"):
+        setattr(sys.modules["ampnative.cuda"], _name, _kind)
+
+_native_type = Tensor.type
+
+
+def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Without a dtype PyTorch's name of the type, such as "torch.FloatTensor" or "torch.cuda.HalfTensor". With one, a conversion:
+    a dtype, such a name, or the class of that name. ValueError for a name that is none."""
+    if dtype is None:
+        names = [name for (name, place), t in _types.items() if t.dtype is self.dtype and place == self.device.type]
+        if not names:
+            return _native_type(self)
+        return f"torch.{'cuda.' if self.device.type == 'cuda' else ''}{names[0]}"
+    if isinstance(dtype, str):
+        path, _, name = dtype.rpartition(".")
+        key = name, "cuda" if path.endswith("cuda") else "cpu"
+        if key not in _types:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = _types[key]
+    if isinstance(dtype, _TypeOf):
+        return self.to(_C.device(dtype.place), dtype.dtype)
+    return _native_type(self, dtype)
+
+
+_names.method(_type, "type")

@@ -76,6 +76,7 @@ def install() -> None:
     """
     import ampnative
 
+    ampnative._features.missing_text = "ampnative does not have torch.{path}.{name}"
     # Scripts ask whether PyTorch is new enough: the answer is the version whose behaviour this is.
     if not ampnative.__version__.startswith(_LIKE):
         ampnative.__version__ = f"{_LIKE}+ampnative.{ampnative.__version__}"

@@ -1,4 +1,5 @@
-"""There is no compiler: the ops are native already. ``compile`` gives back what it was given, and says so once."""
+"""There is no compiler: the ops are native already. ``compile`` of a function gives it back, of a module a wrapper with PyTorch's keys;
+both say so."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._features import refusing
+from .nn.module import Module
 
 __all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset"]
 
@@ -21,10 +23,62 @@ def warn_no_compiler(what: str) -> None:
     )
 
 
+class OptimizedModule(Module):
+    """What ``compile(module)`` returns: calls the module, and has its attributes; assigning one assigns it there. It is a module
+    around it in all other ways: the keys of ``state_dict`` begin with ``_orig_mod.``, as PyTorch's do, and its hooks are its own.
+    """
+
+    _orig_mod: Module
+
+    def __init__(self, module: Module) -> None:
+        super().__init__()
+        self._orig_mod = module
+
+    @property
+    def training(self) -> bool:
+        """The module's."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_orig_mod" in self.__dict__:
+            self._orig_mod.training = mode
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._orig_mod(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:  # what the wrapper lacks
+        module = self.__dict__.get("_orig_mod")
+        if module is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return getattr(module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name.startswith("_") or name in type(self).__dict__ or "_orig_mod" not in self.__dict__
+        super().__setattr__(name, value) if own else setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name) if name in self.__dict__ else delattr(self._orig_mod, name)
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def _wrapped(model: Any) -> Any:
+    return OptimizedModule(model) if isinstance(model, Module) and not isinstance(model, OptimizedModule) else model
+
+
 def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``model`` itself (a function or a Module), with a warning. Without a model: a decorator. Options are accepted."""
+    """A function itself, a Module in an :class:`OptimizedModule`; with a warning that nothing is compiled. Without a model: a
+    decorator. Options are accepted."""
     warn_no_compiler("compile()")
-    return (lambda function: function) if model is None else model
+    return _wrapped if model is None else _wrapped(model)
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -12,10 +12,12 @@ from typing import Any
 from . import _C
 from ._absent import absent_op
 from ._C import Tensor
+from ._function_names import with_out
+from ._ops import fft as _bodies
 
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn",
-    "rfft", "rfft2", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
+    "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 fft = _C.nn.fft_fft
@@ -37,6 +39,35 @@ irfftn = _C.nn.fft_irfftn
 def _step(n: int, d: float) -> float:
     """1 / (n d); points that stand on each other have infinite frequencies."""
     return 1.0 / (n * d) if n * d != 0 else math.copysign(math.inf, n * d)
+
+
+@with_out("kind")
+def hfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """:func:`hfft` along the last of ``dim`` (all dimensions) and :func:`fft` along the others: of half the spectrum of a signal that is
+    Hermitian, the real transform. ``s``: sizes of the result, -1 keeps one."""
+    return _bodies.fft_hfftn(input, _sizes(s), _sizes(dim), norm)
+
+
+@with_out("kind")
+def ihfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Undoes :func:`hfftn`: :func:`ihfft` of a real input along the last of ``dim`` (all dimensions), :func:`ifft` along the others."""
+    return _bodies.fft_ihfftn(input, _sizes(s), _sizes(dim), norm)
+
+
+@with_out("kind")
+def hfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """:func:`hfftn` over the last two dimensions."""
+    return hfftn(input, s, dim, norm)
+
+
+@with_out("kind")
+def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
+    """:func:`ihfftn` over the last two dimensions."""
+    return ihfftn(input, s, dim, norm)
+
+
+def _sizes(value: Any) -> Any:
+    return (value,) if isinstance(value, int) else value
 
 
 def fftfreq(

@@ -14,13 +14,21 @@ from ._absent import absent_op
 from ._C import Tensor
 from ._function_names import with_out
 from ._functions_products import matrix_power
-from ._ops._matrix import LinAlgError, linalg_lu, linalg_lu_factor, linalg_lu_factor_ex
+from ._ops._matrix import (
+    LinAlgError,
+    linalg_ldl_factor,
+    linalg_ldl_factor_ex,
+    linalg_lu,
+    linalg_lu_factor,
+    linalg_lu_factor_ex,
+)
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
-    "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_sqrth", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
-    "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_sqrth",
+    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv",
+    "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 cholesky = _C.nn.linalg_cholesky
@@ -128,6 +136,66 @@ def lu_solve(
     from ._ops.linalg import lu_solution
 
     return lu_solution(LU, pivots, B, left, adjoint)
+
+
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> linalg_ldl_factor_ex:
+    """(LD, pivots, info): :func:`ldl_factor` that counts instead of raising, unless ``check_errors``: info is 0, or the number of the
+    first zero block of D."""
+    import numpy as np
+
+    from ._ops import _ldl
+    from ._ops import _matrix as m
+
+    m.check("linalg.ldl_factor_ex", A, square=True)
+    m.check_dtype("linalg.ldl_factor_ex", A)
+    m.refuse_gradient("linalg.ldl_factor_ex", A)
+    values = m.array(A)
+    stack = values.reshape(-1, *values.shape[-2:])
+    parts = [_ldl.factor(one, hermitian) for one in stack]
+    info = np.array([part[2] for part in parts], np.int32).reshape(values.shape[:-2])
+    if check_errors and info.any():
+        raise LinAlgError(f"linalg.ldl_factor: the matrix is singular: block {int(info[info != 0][0])} of D is zero")
+    factors = np.array([part[0] for part in parts], values.dtype).reshape(values.shape)
+    pivots = np.array([part[1] for part in parts], np.int32).reshape(values.shape[:-1])
+    return linalg_ldl_factor_ex(m.tensor(factors, A), m.tensor(pivots, A), m.tensor(info, A))
+
+
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> linalg_ldl_factor:
+    """(LD, pivots) of symmetric matrices (..., n, n), or Hermitian ones: A = L D L^T with rows and columns exchanged, in LAPACK's
+    form, of which the lower triangle of A is read. For :func:`ldl_solve`.
+
+    Raises:
+        LinAlgError: D has a zero block. RuntimeError for what is no square matrix or requires grad.
+    """
+    return linalg_ldl_factor(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X (..., n, k) of A X = B from :func:`ldl_factor`; stacks broadcast. RuntimeError for what does not fit or requires grad."""
+    import numpy as np
+
+    from ._ops import _ldl
+    from ._ops import _matrix as m
+
+    m.check("linalg.ldl_solve", LD, square=True)
+    m.check("linalg.ldl_solve", B)
+    m.refuse_gradient("linalg.ldl_solve", LD, B)
+    if pivots.is_floating_point() or pivots.is_complex():
+        raise RuntimeError(f"linalg.ldl_solve: Expected pivots to be integers. Got {m.shown(pivots.dtype)}")
+    if pivots.shape != LD.shape[:-1]:
+        raise RuntimeError(
+            f"linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape {list(pivots.shape)}"
+        )
+    if LD.dtype != B.dtype:
+        raise RuntimeError(f"linalg.ldl_solve: LD and B must have the same dtype, but they are {m.shown(LD.dtype)} and {m.shown(B.dtype)}")
+    if B.size(-2) != LD.size(-1):
+        raise RuntimeError(f"linalg.ldl_solve: shapes {list(LD.shape)} and {list(B.shape)} do not fit: B needs {LD.size(-1)} rows")
+    batch = np.broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
+    factors = np.broadcast_to(m.array(LD), (*batch, *LD.shape[-2:])).reshape(-1, *LD.shape[-2:])
+    order = np.broadcast_to(m.array(pivots), (*batch, LD.size(-1))).reshape(-1, LD.size(-1))
+    right = np.broadcast_to(m.array(B), (*batch, *B.shape[-2:])).reshape(-1, *B.shape[-2:])
+    parts = [_ldl.solve(f, p, b, hermitian) for f, p, b in zip(factors, order, right, strict=True)]
+    return m.tensor(np.array(parts, right.dtype).reshape(*batch, *B.shape[-2:]), B)
 
 
 @with_out()

@@ -1,12 +1,16 @@
 """The named tuples that ops return: ``max(x, dim)`` gives a :class:`max` with ``values`` and ``indices``."""
 
 from ._C.return_types import *  # noqa: F403  one name per row that returns a pair
-from ._ops._matrix import (  # noqa: F401  those of decompositions
+from ._ops._matrix import (  # noqa: F401  those of decompositions and histograms
+    frexp,
     geqrf,
+    histogram,
     linalg_cholesky_ex,
     linalg_eig,
     linalg_eigh,
     linalg_inv_ex,
+    linalg_ldl_factor,
+    linalg_ldl_factor_ex,
     linalg_lstsq,
     linalg_lu,
     linalg_lu_factor,

@@ -5,9 +5,11 @@ A function of torch.special whose op is missing is missing here too.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import _C
+from ._C import Tensor
 
 # Name here -> name in the package.
 _NAMES = {
@@ -17,6 +19,29 @@ _NAMES = {
     "softmax": "softmax", "xlogy": "xlogy",
 }  # fmt: skip
 _BESSEL = {"i0e": "_i0e", "i1": "_i1", "i1e": "_i1e"}
+
+
+def entr(input: Tensor) -> Tensor:
+    """``-x log x``: 0 at 0, -inf below."""
+    return _C.functions.where(input < 0, -math.inf, 0.0 - _C.functions.xlogy(input, input))
+
+
+def ndtr(input: Tensor) -> Tensor:
+    """The area under the standard normal density from -inf to x."""
+    return 0.5 * _C.functions.erfc(-input * math.sqrt(0.5))
+
+
+def ndtri(input: Tensor) -> Tensor:
+    """The x with ``ndtr(x) == input``; infinite at 0 and 1, NaN outside."""
+    return math.sqrt(2.0) * _C.functions.erfinv(2 * input - 1)
+
+
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """``x log(1 + y)``, 0 where x is 0 unless y is NaN; one of them may be a number."""
+    x = input if isinstance(input, Tensor) else _C.functions.full_like(other, input)
+    y = other if isinstance(other, Tensor) else _C.functions.full_like(x, other)
+    found = x * _C.functions.log1p(y)
+    return _C.functions.where((x == 0) & ~y.isnan(), _C.functions.zeros_like(found), found)
 
 
 def __getattr__(name: str) -> Any:
@@ -32,4 +57,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     import ampnative
 
-    return sorted([*_BESSEL, *(n for n, f in _NAMES.items() if hasattr(ampnative, f))])
+    return sorted([*_BESSEL, "entr", "ndtr", "ndtri", "xlog1py", *(n for n, f in _NAMES.items() if hasattr(ampnative, f))])

@@ -1,6 +1,8 @@
 """What is switched without effect, and what says that it is not there."""
 
+import copy
 import importlib
+import pickle
 import subprocess
 import sys
 import time
@@ -61,10 +63,8 @@ def test_compile_gives_back_what_it_was_given():
     def f(x):
         return x
 
-    model = torch.nn.Linear(1, 1)
-    for given in (f, model):
-        with pytest.warns(UserWarning, match="there is no compiler here"):
-            assert torch.compile(given, mode="max-autotune", fullgraph=True) is given
+    with pytest.warns(UserWarning, match="there is no compiler here"):
+        assert torch.compile(f, mode="max-autotune", fullgraph=True) is f
     with pytest.warns(UserWarning, match="there is no compiler here"):
 
         @torch.compile(dynamic=False)
@@ -72,9 +72,46 @@ def test_compile_gives_back_what_it_was_given():
             return x + 1
 
     assert g(1) == 2
+    model = torch.nn.Linear(1, 1)
     with pytest.warns(UserWarning, match="there is no compiler here"):
         assert model.compile() is None
+    torch._dynamo.config.suppress_errors = torch._inductor.config.max_autotune = True
     assert torch.compiler.is_compiling() is False and torch.compiler.disable(f) is f and torch.compiler.disable()(f) is f
+
+
+@pytest.mark.filterwarnings("ignore:compile:UserWarning")
+def test_compiled_modules_keep_pytorchs_keys():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
+    net.number = 3
+    compiled = torch.compile(net, backend="eager")
+    assert isinstance(compiled, torch._dynamo.OptimizedModule) and isinstance(compiled, torch.nn.Module)
+    assert type(compiled).__name__ == "OptimizedModule" and compiled._orig_mod is net
+    keys = ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    assert list(compiled.state_dict()) == keys == [name for name, _ in compiled.named_parameters()]
+    assert compiled.load_state_dict(compiled.state_dict()).missing_keys == []
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "_orig_mod.0.weight"'):
+        compiled.load_state_dict(net.state_dict())
+    assert compiled.number == 3 and len(compiled) == 2 and compiled.training
+    compiled.number, compiled.extra = 4, torch.nn.Linear(1, 1)
+    assert net.number == 4 and "extra.weight" in net.state_dict()
+    del compiled.extra
+    assert list(net.state_dict()) == ["0.weight", "0.bias"]
+    compiled.eval()
+    x = torch.ones(1, 2)
+    assert not net.training and not compiled.training and torch.equal(compiled(x), net(x))
+    with pytest.raises(AttributeError, match="nope"):
+        compiled.nope  # noqa: B018
+    seen = []
+    compiled.register_forward_hook(lambda *_: seen.append(1))
+    compiled(x)
+    net(x)
+    assert seen == [1]
+    for twin in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(torch.compile(torch.nn.Sequential(*net), backend="eager")))):
+        assert type(twin) is type(compiled) and twin._orig_mod is not net and list(twin.state_dict()) == keys
+        assert torch.equal(twin(x), net(x))
+    assert compiled.to(torch.float64) is compiled and net[0].weight.dtype == torch.float64
+    part = torch.nn.Sequential(torch.compile(torch.nn.Linear(1, 1), backend="eager"))
+    assert list(part.state_dict()) == ["0._orig_mod.weight", "0._orig_mod.bias"]
 
 
 @ours
@@ -100,7 +137,7 @@ FEATURES = [
     ("profiler", "profile", "time.perf_counter"),
     ("quantization", "quantize_dynamic", "autocast"),
     ("export", "export", "save the state_dict"),
-    ("_dynamo", "config", "native already"),
+    ("_dynamo", "explain", "native already"),
     ("utils.tensorboard", "SummaryWriter", "plot"),
     ("utils.cpp_extension", "load", "autograd.Function"),
     ("xpu", "synchronize", "cpu and cuda"),

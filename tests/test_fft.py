@@ -231,3 +231,40 @@ def test_a_missing_window_warns():
     silent = torch.stft(torch.ones(8), 4, window=torch.ones(4), return_complex=True)
     with pytest.raises(RuntimeError, match="do not cover the signal"):
         torch.istft(silent, 4, window=torch.zeros(4))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+def test_transforms_of_hermitian_signals(dtype, norm):
+    """Along the last dimension NumPy's hfft and ihfft, along the others fft and ifft."""
+    x = made((3, 4, 5), dtype)
+    for dims, s in ((None, None), ((2, 0), (4, 7)), ((1,), None)):
+        along = list(dims or range(3))
+        sizes = list(s or [x.shape[d] for d in along[:-1]] + [2 * (x.shape[along[-1]] - 1)])
+        want = np.fft.hfft(np.fft.fftn(x.numpy(), sizes[:-1], along[:-1], norm), sizes[-1], along[-1], norm)
+        close(torch.fft.hfftn(x, s, dims, norm), want, dtype)
+        if not dtype.is_complex:
+            sizes = list(s or [x.shape[d] for d in along])
+            want = np.fft.ifftn(np.fft.ihfft(x.numpy(), sizes[-1], along[-1], norm), sizes[:-1], along[:-1], norm)
+            close(torch.fft.ihfftn(x, s, dims, norm), want, dtype)
+    assert torch.equal(torch.fft.hfft2(x, norm=norm), torch.fft.hfftn(x, dim=(1, 2), norm=norm))
+    if not dtype.is_complex:
+        assert torch.equal(torch.fft.ihfft2(x, norm=norm), torch.fft.ihfftn(x, dim=(1, 2), norm=norm))
+        back = torch.fft.hfftn(torch.fft.ihfftn(x, dim=(0, 1), norm=norm), (3, 4), (0, 1), norm)
+        torch.testing.assert_close(back, x, rtol=1e-4, atol=1e-5)
+
+
+def test_transforms_of_hermitian_signals_refuse():
+    z = torch.complex(torch.randn(4, 6), torch.randn(4, 6))
+    out = torch.empty(4, 10)
+    assert torch.fft.hfft2(z, out=out) is out and torch.equal(out, torch.fft.hfftn(z))
+    with pytest.raises(TypeError, match="expects a real input tensor"):
+        torch.fft.ihfft2(z)
+    with pytest.raises(RuntimeError, match="must transform at least one axis"):
+        torch.fft.hfftn(z, dim=())
+    with pytest.raises(RuntimeError, match="must have the same length"):
+        torch.fft.hfftn(z, s=(4, 5), dim=(0,))
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        torch.fft.hfft2(z[0])
+    with pytest.raises(RuntimeError, match="has no derivative"):
+        torch.fft.ihfftn(torch.ones(2, 2, requires_grad=True))

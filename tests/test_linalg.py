@@ -284,7 +284,7 @@ def test_without_a_derivative_there_is_an_error():
         (lambda: linalg.solve_triangular(torch.eye(2), torch.ones(3, 1), upper=True), RuntimeError, "Incompatible shapes"),
         (lambda: torch.cholesky(torch.eye(2)), RuntimeError, "linalg.cholesky"),
         (lambda: torch.qr(torch.eye(2)), RuntimeError, "deprecated since version 1.9 and is now removed"),
-        (lambda: linalg.ldl_factor, AttributeError, "ldl_factor"),
+        (lambda: linalg.polar, AttributeError, "polar"),
     ],
 )
 def test_what_is_refused(call, error, phrase):
@@ -311,3 +311,82 @@ def test_methods_and_out():
     assert linalg.inv(x, out=out) is out
     same(out @ x, eye(3, x))
     assert linalg.inv(torch.eye(2, dtype=torch.complex64) * 2j).tolist() == [[-0.5j, 0], [0, -0.5j]]
+
+
+# ---- L D L^T ----
+
+
+def from_factors(LD, pivots, hermitian):
+    """A of its factors: L is a product of exchanges and unit lower triangles, one for each block of D."""
+    n = len(LD)
+    a, k, steps = np.zeros_like(LD), 0, []
+    while k < n:
+        size = 1 if pivots[k] > 0 else 2
+        block = LD[k : k + size, k : k + size].copy()
+        if size == 2:
+            block[0, 1] = block[1, 0].conj() if hermitian else block[1, 0]
+        a[k : k + size, k : k + size] = block
+        steps.append((k, size, abs(pivots[k]) - 1))
+        k += size
+    for k, size, row in reversed(steps):
+        step = np.eye(n, dtype=LD.dtype)
+        step[k + size :, k : k + size] = LD[k + size :, k : k + size]
+        order = np.arange(n)
+        order[[k + size - 1, row]] = order[[row, k + size - 1]]
+        step = step[order]
+        a = step @ a @ (step.conj().T if hermitian else step.T)
+    return a
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 12), st.booleans(), st.booleans(), st.booleans(), st.integers(0, 999))
+def test_ldl(n, whole, hermitian, small_diagonal, seed):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((n, n)) + (1j * rng.standard_normal((n, n)) if whole else 0)
+    a = a + (a.T.conj() if hermitian else a.T)
+    if small_diagonal:
+        np.fill_diagonal(a, 0.01 * a.diagonal())
+    LD, pivots = linalg.ldl_factor(torch.tensor(a), hermitian=hermitian)
+    assert pivots.dtype == torch.int32 and LD.shape == a.shape
+    np.testing.assert_allclose(from_factors(LD.numpy(), pivots.tolist(), hermitian), a, rtol=1e-9, atol=1e-10)
+    b = rng.standard_normal((n, 2)).astype(a.dtype)
+    x = linalg.ldl_solve(LD, pivots, torch.tensor(b), hermitian=hermitian).numpy()
+    np.testing.assert_allclose(a @ x, b, rtol=1e-6, atol=1e-6 * np.abs(x).max())
+
+
+def test_ldl_of_stacks_and_recorded_values():
+    z = torch.tensor([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]], dtype=torch.float64)
+    LD, pivots = linalg.ldl_factor(z)
+    assert pivots.tolist() == [-3, -3, 3] and LD.tolist() == [[0, 0, 0], [2, 0, 0], [1.5, 0.5, -3]]
+    grown = torch.tensor([[1.0, 2, 0], [2, 0, 10], [0, 10, 0]], dtype=torch.float64)  # the first pivot is kept for the row's sake
+    LD, pivots = linalg.ldl_factor(grown)
+    assert pivots.tolist() == [1, -3, -3] and LD.tolist() == [[1, 0, 0], [2, -4, 0], [0, 10, 0]]
+    stack = torch.stack([z, z + 4 * torch.eye(3, dtype=torch.float64)])
+    LD, pivots, info = linalg.ldl_factor_ex(stack)
+    assert info.tolist() == [0, 0] and pivots.shape == (2, 3)
+    b = torch.arange(6.0, dtype=torch.float64).view(3, 2)
+    x = linalg.ldl_solve(LD, pivots, b)
+    assert x.shape == (2, 3, 2)
+    same(stack @ x, b.expand(2, 3, 2).contiguous())
+
+
+def test_ldl_refuses():
+    a, b = torch.eye(3, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
+    LD, pivots = linalg.ldl_factor(a)
+    assert linalg.ldl_factor_ex(a * 0).info.item() == 1
+    for call in (lambda: linalg.ldl_factor(a * 0), lambda: linalg.ldl_factor_ex(a * 0, check_errors=True)):
+        with pytest.raises(linalg.LinAlgError, match="block 1 of D is zero"):
+            call()
+    for call, text in [
+        (lambda: linalg.ldl_factor(b), "must be batches of square matrices"),
+        (lambda: linalg.ldl_factor(b[0]), "must have at least 2 dimensions"),
+        (lambda: linalg.ldl_factor(a.requires_grad_()), "has no derivative"),
+        (lambda: linalg.ldl_solve(LD, pivots.float(), b), "Expected pivots to be integers"),
+        (lambda: linalg.ldl_solve(LD, pivots[:2], b), r"Expected LD.shape\[:-1\] and pivots.shape to be the same"),
+        (lambda: linalg.ldl_solve(LD, pivots, b.float()), "must have the same dtype"),
+        (lambda: linalg.ldl_solve(LD, pivots, b[:2]), "B needs 3 rows"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            call()
+    with pytest.raises(NotImplementedError, match="not implemented for 'Half'"):
+        linalg.ldl_factor(torch.eye(2, dtype=torch.float16))

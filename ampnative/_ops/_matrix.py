@@ -121,6 +121,35 @@ class linalg_lstsq(NamedTuple):
     singular_values: Tensor
 
 
+class linalg_ldl_factor(NamedTuple):
+    """L and D in one matrix, and the row exchanges (int32, from 1; negative ones: halves of 2 x 2 blocks of D)."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class linalg_ldl_factor_ex(NamedTuple):
+    """L and D in one matrix, the row exchanges, and per matrix 0 or the number of the zero block of D."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class frexp(NamedTuple):
+    """Mantissas in [0.5, 1), with signs, and int32 exponents of 2."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+class histogram(NamedTuple):
+    """Counts or sums of the bins (n), and the edges between and around them (n + 1)."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
 class triangular_solve(NamedTuple):
     """The solution, and a copy of the coefficients."""
 

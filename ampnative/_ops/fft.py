@@ -115,6 +115,16 @@ fft_fftn = _transform_n("fftn", np.fft.fftn)
 fft_ifftn = _transform_n("ifftn", np.fft.ifftn)
 fft_rfftn = _transform_n("rfftn", np.fft.rfftn, real=True)
 fft_irfftn = _transform_n("irfftn", np.fft.irfftn, half=True)
+def _hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: Any) -> np.ndarray:
+    return np.fft.hfft(np.fft.fftn(values, sizes[:-1], dims[:-1], norm), sizes[-1], dims[-1], norm)
+
+
+def _half_of_hermitian(values: np.ndarray, sizes: Sequence[int], dims: Sequence[int], norm: Any) -> np.ndarray:
+    return np.fft.ifftn(np.fft.ihfft(values, sizes[-1], dims[-1], norm), sizes[:-1], dims[:-1], norm)
+
+
+fft_hfftn = _transform_n("hfftn", _hermitian, half=True)
+fft_ihfftn = _transform_n("ihfftn", _half_of_hermitian, real=True)
 fft_fft2 = _transform_n("fft2", np.fft.fftn, two=True)
 fft_ifft2 = _transform_n("ifft2", np.fft.ifftn, two=True)
 fft_rfft2 = _transform_n("rfft2", np.fft.rfftn, real=True, two=True)

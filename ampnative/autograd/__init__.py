@@ -18,6 +18,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -97,3 +98,6 @@ def grad(
     if materialize_grads:
         result = tuple(_C.functions.zeros_like(t) if g is None else g for t, g in zip(wanted, result, strict=True))
     return result
+
+
+from . import functional  # noqa: E402  which uses grad

@@ -56,7 +56,16 @@ class _Attributes:
 
 
 class SettingsModule(_Attributes, types.ModuleType):
-    """A module with properties. Other names can be assigned as on any module."""
+    """A module with properties. Other names can be assigned as on any module; its own ``__getattr__`` is asked last."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            own = self.__dict__.get("__getattr__")
+            if own is None:
+                raise
+            return own(name)
 
 
 def become(name: str, kind: type[SettingsModule]) -> None:

@@ -13,10 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _C
-from . import amp
+from . import amp, memory, random
+from .memory import (
+    get_per_process_memory_fraction,
+    max_memory_cached,
+    max_memory_reserved,
+    mem_get_info,
+    memory_cached,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    set_per_process_memory_fraction,
+)
+from .random import get_rng_state, get_rng_state_all, initial_seed, seed, seed_all, set_rng_state, set_rng_state_all
 
 __all__ = [
+    "AcceleratorError",
     "Event",
+    "OutOfMemoryError",
     "Stream",
     "amp",
     "current_device",
@@ -26,10 +42,17 @@ __all__ = [
     "device_count",
     "empty_cache",
     "emulate",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
     "init",
+    "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_emulated",
@@ -37,10 +60,27 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "random",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
     "stream",
     "synchronize",
     "why_unavailable",
@@ -239,6 +279,14 @@ def manual_seed_all(seed: int) -> None:
     manual_seed(seed)
 
 
+class AcceleratorError(RuntimeError):
+    """An error of a device. Scripts catch it; nothing here raises it."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """The device's memory is exhausted. Scripts catch it; here that is Python's MemoryError."""
+
+
 # ---- events, streams, device -----------------------------------------------------------------------------------------
 
 
@@ -316,6 +364,24 @@ def current_stream(device: Any = None) -> Stream:
 def default_stream(device: Any = None) -> Stream:
     """The default stream."""
     return Stream(device)
+
+
+def set_stream(stream: Stream) -> None:
+    """Accepted: there is one stream."""
+
+
+def ipc_collect() -> None:
+    """Nothing: there is one process."""
+
+
+def get_arch_list() -> list[str]:
+    """The architectures that the package was built for: none, the device is emulated."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """Flags of nvcc: none."""
+    return ""
 
 
 class stream:

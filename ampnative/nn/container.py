@@ -132,6 +132,24 @@ class Sequential(_Numbered):
             return NotImplemented
         return Sequential(*self, *other)
 
+    def _check_factor(self, factor: Any) -> None:
+        if not isinstance(factor, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(factor)}")
+        if factor <= 0:
+            raise ValueError(f"Non-positive multiplication factor {factor} for {type(self)}")
+
+    def __mul__(self, factor: int) -> Sequential:
+        """The modules ``factor`` times one after the other: the same objects, not copies."""
+        self._check_factor(factor)
+        return Sequential(*(list(self) * factor))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, factor: int) -> Sequential:
+        self._check_factor(factor)
+        self.extend(list(self) * (factor - 1))
+        return self
+
 
 class ModuleList(_Numbered):
     """A list of modules; it has no ``forward``."""

@@ -21,7 +21,7 @@ def _numbers(value: int | Sequence[int], n: int) -> tuple[int, ...]:
     return (value,) * n if isinstance(value, int) else tuple(value)
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What the six layers share. `spatial` is a class attribute; kernels have that many dimensions."""
 
     spatial: int
@@ -138,7 +138,7 @@ class _Convolution(Module):
         return ", ".join(parts)
 
 
-class _Conv(_Convolution):
+class _Conv(_ConvNd):
     def __init__(
         self,
         in_channels: int,
@@ -158,7 +158,7 @@ class _Conv(_Convolution):
         )
 
 
-class _ConvTranspose(_Convolution):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
 
     def __init__(
@@ -220,7 +220,7 @@ class Conv3d(_Conv):
         return self._convolve(input, F.conv3d)
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution: (N, in_channels, L) -> (N, out_channels, L'); N may be missing.
 
     weight (in_channels, out_channels / groups, kernel). `forward` takes an `output_size`, which chooses among the sizes that
@@ -233,7 +233,7 @@ class ConvTranspose1d(_ConvTranspose):
         return self._transposed(input, F.conv_transpose1d, output_size)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution: (N, in_channels, H, W) -> (N, out_channels, H', W'). See :class:`ConvTranspose1d`."""
 
     spatial = 2
@@ -242,7 +242,7 @@ class ConvTranspose2d(_ConvTranspose):
         return self._transposed(input, F.conv_transpose2d, output_size)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution: (N, in_channels, D, H, W) -> (N, out_channels, D', H', W'). See :class:`ConvTranspose1d`."""
 
     spatial = 3

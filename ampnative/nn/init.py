@@ -216,6 +216,46 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     return _unrecorded(write, tensor)
 
 
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Weights of a convolution, (out, in / groups, kernel of 1 to 3 dimensions), that hands its channels through: 1 in the middle of
+    the kernel from channel i to channel i of each group, 0 elsewhere.
+
+    ValueError for other dimensions, or when ``groups`` does not divide ``out``.
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.shape[0] % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    per_group = tensor.shape[0] // groups
+    middle = tuple(size // 2 for size in tensor.shape[2:])
+
+    def write() -> None:
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(per_group, tensor.shape[1])):
+                tensor[(group * per_group + channel, channel, *middle)] = 1
+
+    return _unrecorded(write, tensor)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """A matrix of normal draws with mean 0 of which in each column the share ``sparsity``, rounded up, is set to 0 (Martens, 2010).
+
+    ValueError unless 2-dimensional.
+    """
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+
+    def write() -> None:
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[_C.functions.randperm(rows)[:zeros].to(tensor.device), column] = 0
+
+    return _unrecorded(write, tensor)
+
+
 def _deprecated(name: str) -> Callable[..., Tensor]:
     function = globals()[name + "_"]
 
@@ -238,6 +278,8 @@ for _name in (
     "kaiming_uniform",
     "kaiming_normal",
     "orthogonal",
+    "dirac",
+    "sparse",
 ):
     globals()[_name] = _deprecated(_name)
 del _name

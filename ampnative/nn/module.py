@@ -14,7 +14,7 @@ from .. import _C
 from .._C import Tensor
 from . import registry as _registry  # noqa: F401 - gives the C half its dict type
 from .module_hooks import HookDict, ModuleHooks
-from .parameter import Parameter
+from .parameter import Parameter, is_lazy
 
 _PARAMETER, _BUFFER, _MODULE = range(3)
 _EXTRA_STATE = "_extra_state"
@@ -83,8 +83,14 @@ class Module(_C.ModuleBase, ModuleHooks):
         self._check_free(name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}': Tensor or None expected")
+        self._enter_buffer(name, tensor, persistent)
+
+    def _enter_buffer(self, name: str, tensor: Tensor | None, persistent: bool | None = None) -> None:
+        """Register. ``persistent`` None: a Buffer was assigned, which says so itself."""
+        if persistent is None:
+            self._check_free(name, self._buffers)
         self._enter(_BUFFER, name, tensor)
-        if persistent:
+        if getattr(tensor, "persistent", True) if persistent is None else persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
             self._non_persistent_buffers_set.add(name)
@@ -562,6 +568,8 @@ def _load_one(module: Module, key: str, name: str, current: Tensor, value: Any, 
             kind = type(value).__name__
             return f'While copying the parameter named "{key}", expected a Tensor or ndarray but received {kind}'
         value = _C.from_numpy(value) if assign else _C.tensor(value)
+    if is_lazy(current) and is_lazy(value):
+        return None
     if tuple(value.shape) != tuple(current.shape):
         return (
             f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "

@@ -114,7 +114,7 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 
-class _ChannelNorm(_Affine):
+class _NormBase(_Affine):
     """Weight, bias and running statistics per channel."""
 
     running_mean: Any  # tensors, or None if statistics are not tracked
@@ -175,7 +175,7 @@ class _ChannelNorm(_Affine):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-class _BatchNorm(_ChannelNorm):
+class _BatchNorm(_NormBase):
     """Normalises each channel over the batch: in training by the batch's statistics, in evaluation by the running ones
     (by the batch's if none are tracked). ``momentum`` None: running statistics are plain averages of all batches seen."""
 
@@ -248,7 +248,7 @@ class SyncBatchNorm(_BatchNorm):
         raise NotImplementedError("SyncBatchNorm is not available in one process: leave the BatchNorm modules as they are")
 
 
-class _InstanceNorm(_ChannelNorm):
+class _InstanceNorm(_NormBase):
     """Normalises each channel of each sample by its own statistics, in evaluation by the running ones if they are tracked."""
 
     _batched = 0  # dimensions of an input with its dimension of samples
@@ -327,6 +327,35 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """Older form of :class:`LocalResponseNorm`, for (N, C, H, W): divides by ``(k + alpha / size * s) ** beta``, s the sum of squares
+    of the channel and of ``(size - 1) // 2`` on either side.
+
+    As in PyTorch, an even ``size`` counts as the next smaller odd one, and the square of channel 0 stays in all sums from channel
+    ``(size + 1) // 2`` on. ValueError unless 4-dimensional.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = int((self.size - 1) / 2 + 1)
+        squares = input * input
+        sums = []
+        for c in range(input.size(1)):
+            first, end = max(c - reach + 1, 0), min(c + reach, input.size(1))
+            found = squares[:, first:end].sum(1)
+            sums.append(found + squares[:, 0] if first > 0 else found)
+        scale = _C.functions.stack(sums, 1) * (self.alpha / self.size) + self.k
+        return input * scale ** (-self.beta)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -24,7 +24,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -36,7 +36,19 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
+class _ReflectionPadNd(_Pad):
+    _mode = "reflect"
+
+
+class _ReplicationPadNd(_Pad):
+    _mode = "replicate"
+
+
+class _CircularPadNd(_Pad):
+    _mode = "circular"
+
+
+class _ZeroPad(_ConstantPadNd):
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)
 
@@ -45,18 +57,18 @@ class _ZeroPad(_ConstantPad):
 
 
 _WORDS = {
-    "ConstantPad": (_ConstantPad, "constant", "Adds ``value`` at the ends of"),
-    "ZeroPad": (_ZeroPad, "constant", "Adds zeros at the ends of"),
-    "ReflectionPad": (_Pad, "reflect", "Mirrors the input at the ends of"),
-    "ReplicationPad": (_Pad, "replicate", "Repeats the outermost elements of"),
-    "CircularPad": (_Pad, "circular", "Continues the input from its other end along"),
+    "ConstantPad": (_ConstantPadNd, "Adds ``value`` at the ends of"),
+    "ZeroPad": (_ZeroPad, "Adds zeros at the ends of"),
+    "ReflectionPad": (_ReflectionPadNd, "Mirrors the input at the ends of"),
+    "ReplicationPad": (_ReplicationPadNd, "Repeats the outermost elements of"),
+    "CircularPad": (_CircularPadNd, "Continues the input from its other end along"),
 }
 
 
 def _make(name: str, dims: int) -> Any:
-    base, mode, text = _WORDS[name]
+    base, text = _WORDS[name]
     doc = f"{text} the last {dims} dimension(s)."
-    return type(f"{name}{dims}d", (base,), {"_dims": dims, "_mode": mode, "__doc__": doc, "__module__": __name__})
+    return type(f"{name}{dims}d", (base,), {"_dims": dims, "__doc__": doc, "__module__": __name__})
 
 
 ConstantPad1d, ConstantPad2d, ConstantPad3d = (_make("ConstantPad", n) for n in (1, 2, 3))

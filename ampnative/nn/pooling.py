@@ -15,8 +15,18 @@ def _tuple(value: Any, n: int) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-class _MaxPool(Module):
+class _Pool(Module):
+    """What all share: the function, and the options that printing shows."""
+
     _pool: ClassVar[Callable[..., Any]]
+    _shown: ClassVar[tuple[str, ...]] = ()
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._shown)
+
+
+class _MaxPoolNd(_Pool):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
     def __init__(
         self,
@@ -38,41 +48,33 @@ class _MaxPool(Module):
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
 
-
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position (int64)."""
 
     _pool = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the plane (int64)."""
 
     _pool = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the volume (int64)."""
 
     _pool = staticmethod(F.max_pool3d)
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(_Pool):
     kernel_size: Any
     stride: Any
     padding: Any
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    _shown = ("kernel_size", "stride", "padding")
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False."""
 
     def __init__(
@@ -88,9 +90,7 @@ class AvgPool1d(_AvgPool):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
-class _AvgPoolNd(_AvgPool):
-    _pool: ClassVar[Callable[..., Any]]
-
+class _AvgPoolWithDivisor(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: Ints,
@@ -112,21 +112,21 @@ class _AvgPoolNd(_AvgPool):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_AvgPoolWithDivisor):
     """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False; ``divisor_override`` divides
     instead."""
 
     _pool = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_AvgPoolWithDivisor):
     """As :class:`AvgPool2d`, over three dimensions."""
 
     _pool = staticmethod(F.avg_pool3d)
 
 
-class _AdaptiveAvgPool(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _AdaptiveAvgPoolNd(_Pool):
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any) -> None:
         super().__init__()
@@ -135,30 +135,27 @@ class _AdaptiveAvgPool(Module):
     def forward(self, input: Tensor) -> Tensor:
         return type(self)._pool(input, self.output_size)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into ``output_size`` parts."""
 
     _pool = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _AdaptiveMaxPoolNd(_Pool):
+    _shown = ("output_size",)
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
@@ -167,31 +164,28 @@ class _AdaptiveMaxPool(Module):
     def forward(self, input: Tensor) -> Any:
         return type(self)._pool(input, self.output_size, self.return_indices)
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the line into ``output_size`` parts; with ``return_indices`` also positions."""
 
     _pool = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
     _pool = staticmethod(F.adaptive_max_pool3d)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(_Pool):
     _dims = 0
-    _unpool: ClassVar[Callable[..., Any]]
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
         super().__init__()
@@ -200,32 +194,29 @@ class _MaxUnpool(Module):
         self.padding = _tuple(padding, self._dims)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return type(self)._unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return type(self)._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool1d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 1, staticmethod(F.max_unpool1d)
+    _dims, _pool = 1, staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool2d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 2, staticmethod(F.max_unpool2d)
+    _dims, _pool = 2, staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool3d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _unpool = 3, staticmethod(F.max_unpool3d)
+    _dims, _pool = 3, staticmethod(F.max_unpool3d)
 
 
-class _LPPool(Module):
-    _pool: ClassVar[Callable[..., Any]]
+class _LPPoolNd(_Pool):
+    _shown = ("norm_type", "kernel_size", "stride", "ceil_mode")
 
     def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False) -> None:
         super().__init__()
@@ -234,31 +225,27 @@ class _LPPool(Module):
     def forward(self, input: Tensor) -> Tensor:
         return type(self)._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
-    def extra_repr(self) -> str:
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
-
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
     _pool = staticmethod(F.lp_pool3d)
 
 
-class _FractionalMaxPool(Module):
+class _FractionalMaxPool(_Pool):
     _dims = 0
-    _pool: ClassVar[Callable[..., Any]]
     _random_samples: Tensor | None
 
     def __init__(

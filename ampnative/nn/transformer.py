@@ -52,18 +52,33 @@ class _Layer(Module):
 
     self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
+    _attentions: tuple[str, ...]
 
-    def _make(self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: _Activation,
-              eps: float, batch_first: bool, norm_first: bool, bias: bool, where: dict[str, Any]) -> None:  # fmt: skip
-        for name in attentions:
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        where = {"device": device, "dtype": dtype}
+        for name in self._attentions:
             setattr(self, name, MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **where))
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **where)
         self.norm_first = norm_first
-        count = len(attentions) + 1
+        count = len(self._attentions) + 1
         for i in range(1, count + 1):
-            setattr(self, f"norm{i}", LayerNorm(d_model, eps=eps, bias=bias, **where))
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where))
         for i in range(1, count + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
@@ -86,23 +101,7 @@ class TransformerEncoderLayer(_Layer):
     ``activation``: "relu", "gelu" (RuntimeError for other names) or a function. ``norm_first``: normalise before each part.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: _Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self._make(("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
-                   {"device": device, "dtype": dtype})  # fmt: skip
+    _attentions = ("self_attn",)
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
@@ -124,23 +123,7 @@ class TransformerDecoderLayer(_Layer):
     Arguments as those of :class:`TransformerEncoderLayer`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: _Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self._make(("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-                   norm_first, bias, {"device": device, "dtype": dtype})  # fmt: skip
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,

@@ -8,6 +8,7 @@ from .adamax import Adamax
 from .adamw import AdamW
 from .asgd import ASGD
 from .lbfgs import LBFGS
+from .muon import Muon
 from .nadam import NAdam
 from .optimizer import Optimizer
 from .radam import RAdam
@@ -24,6 +25,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
@@ -32,17 +34,3 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
-
-_ELSEWHERE = {
-    "Adafactor": "use Adam or Adagrad",
-    "Muon": "use AdamW, or SGD with nesterov momentum",
-    "SparseAdam": "gradients are dense: use Adam",
-}
-
-
-def __getattr__(name: str) -> type:
-    from .._features import AbsentFeatureError
-
-    if name in _ELSEWHERE:
-        raise AbsentFeatureError(f"optim.{name} is not available: {_ELSEWHERE[name]}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -23,6 +23,15 @@ class RemovableHandle:
         if hooks is not None:
             hooks.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[Any, int]:
+        return self._hooks(), self.id  # a copied handle belongs to the copied hooks
+
+    def __setstate__(self, state: tuple[Any, int]) -> None:
+        global _ids
+        hooks, self.id = state
+        self._hooks = _reference({} if hooks is None else hooks)
+        _ids = itertools.count(max(next(_ids), self.id + 1))  # hooks to come must not take its place
+
     def __enter__(self) -> RemovableHandle:
         return self
 

@@ -25,7 +25,7 @@ typedef struct ModuleBase {
 /* Filled by module_base_init and _set_registry_type, never released. */
 static PyTypeObject *base_type;
 static PyObject *registry_type;
-static PyObject *str_forward, *str_call_with_hooks, *str_non_persistent;
+static PyObject *str_forward, *str_call_with_hooks, *str_non_persistent, *str_is_buffer, *str_enter_buffer;
 static bool all_hooked; /* hooks of all modules exist: every call takes the slow path */
 
 static const char *const kind_plural[KIND_COUNT] = {"parameters", "buffers", "modules"};
@@ -237,6 +237,18 @@ static int module_delattr(PyObject *self, PyObject *name) {
     return result;
 }
 
+/* nn.Buffer marks its tensors by an attribute. */
+static bool is_marked_buffer(PyObject *o) {
+    PyObject *dict = tensor_check(o) ? ((Tensor *)o)->dict : NULL;
+    return dict && PyDict_GET_SIZE(dict) > 0 && PyDict_Contains(dict, str_is_buffer) > 0;
+}
+
+static int enter_buffer(PyObject *self, PyObject *name, PyObject *value) {
+    PyObject *done = PyObject_CallMethodObjArgs(self, str_enter_buffer, name, value, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 static int module_setattr(PyObject *self, PyObject *name, PyObject *value) {
     if (!value) {
         return module_delattr(self, name);
@@ -258,8 +270,14 @@ static int module_setattr(PyObject *self, PyObject *name, PyObject *value) {
             return -1;
         }
         if (found) {
-            return may_hold((Kind)kind, value) ? store(m, (Kind)kind, name, value) : refuse(self, (Kind)kind, name, value);
+            if (!may_hold((Kind)kind, value)) {
+                return refuse(self, (Kind)kind, name, value);
+            }
+            return is_marked_buffer(value) ? enter_buffer(self, name, value) : store(m, (Kind)kind, name, value);
         }
+    }
+    if (is_marked_buffer(value)) {
+        return enter_buffer(self, name, value);
     }
     return PyObject_GenericSetAttr(self, name, value);
 }
@@ -446,7 +464,9 @@ int module_base_init(PyObject *module) {
     str_call_with_hooks = PyUnicode_InternFromString("_call_with_hooks");
     str_non_persistent = PyUnicode_InternFromString("_non_persistent_buffers_set");
     base_type = (PyTypeObject *)PyType_FromSpec(&module_spec);
-    if (!str_forward || !str_call_with_hooks || !str_non_persistent || !base_type) {
+    str_is_buffer = PyUnicode_InternFromString("_is_buffer");
+    str_enter_buffer = PyUnicode_InternFromString("_enter_buffer");
+    if (!str_is_buffer || !str_enter_buffer || !str_forward || !str_call_with_hooks || !str_non_persistent || !base_type) {
         return -1;
     }
     if (PyModule_AddObjectRef(module, "ModuleBase", (PyObject *)base_type) < 0) {

@@ -210,7 +210,11 @@ static PyObject *get_retains_grad(PyObject *self, void *Py_UNUSED(closure)) {
 static PyObject *transposed(PyObject *self, bool last_two) {
     Tensor *t = (Tensor *)self;
     int nd = t->v.ndim;
-    if (last_two && nd < 2) {
+    if (last_two && nd == 0 &&
+        PyErr_WarnEx(PyExc_UserWarning, "Tensor.mT is deprecated on 0-D tensors: it is the tensor itself there", 1) < 0) {
+        return NULL;
+    }
+    if (last_two && nd == 1) {
         PyErr_Format(PyExc_RuntimeError, "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.", nd);
         return NULL;
     }
