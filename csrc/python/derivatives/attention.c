@@ -47,4 +47,48 @@ void d_attention(Back *b) {
     }
 }
 
-void f_attention(Back *b) { d_attention(b); }
+/* Gradients of the first three inputs by one kernel call. */
+void f_attention(Back *b) {
+    const bool masked = ARG(3).kind == ARG_TENSOR;
+    if (!b->g || (masked && NEED(3))) {
+        d_attention(b);
+        return;
+    }
+    Tensor *in[4] = {IN(0), IN(1), IN(2), masked ? IN(3) : NULL}, *output = OUT(0), *logarithms = OUT(1);
+    if (b->failed) {
+        return;
+    }
+    Tensor *g = cast(b, b->g, in[0]->v.dtype);
+    if (!g) {
+        return;
+    }
+    int64_t shape[AMP_MAX_DIMS], strides[AMP_MAX_DIMS];
+    View mask;
+    const AttentionPlan plan = {ARG(5).f, ARG(4).i != 0};
+    const View *kept[2] = {&output->v, &logarithms->v};
+    const int device = in[0]->v.device;
+    Call call;
+    amp_call_init(&call, OP_attention);
+    call.extra = (void *)&plan;
+    call.list = kept;
+    call.nlist = 2;
+    call.nin = 5;
+    call.nout = 3;
+    for (int i = 0; i < 3; i++) {
+        call.in[i] = &in[i]->v;
+        call.out[i] = NULL;
+        if (!NEED(i)) {
+            continue;
+        }
+        Tensor *grad = b->grad[i] = back_own(b, tensor_new(in[i]->v.ndim, in[i]->v.shape, in[i]->v.dtype, device));
+        if (!grad) {
+            return;
+        }
+        tensor_keep_layout(grad, in[i]);
+        call.out[i] = &grad->v;
+    }
+    call.in[3] = attention_mask_view(masked ? &in[3]->v : NULL, &in[0]->v, &in[1]->v, &mask, shape, strides);
+    call.in[4] = &g->v;
+    b->failed |= run_slot(device, AMP_BACKEND_SLOT(device, attention_backward), &call, 2 * attention_cost(&in[0]->v, &in[1]->v),
+                          amp_rows[node_op(b)].name) < 0;
+}
