@@ -45,12 +45,12 @@ typedef struct Forward {
 /* A thread's memory. */
 typedef struct Work {
     const Forward *f;
-    int64_t packed, packed_part;   /* what lies in key and value; -1: nothing */
-    int64_t part_at, part_keys;    /* the part under work */
-    int64_t matrix, first;         /* of queries; row of the chunk */
-    float *key, *value;            /* panels */
-    float *query, *score, *add;    /* one tile's */
-    float *sum, *top, *o;          /* the chunk's */
+    int64_t packed, packed_part; /* what lies in key and value; -1: nothing */
+    int64_t part_at, part_keys;  /* the part under work */
+    int64_t matrix, first;       /* of queries; row of the chunk */
+    float *key, *value;          /* panels */
+    float *query, *score, *add;  /* one tile's */
+    float *sum, *top, *o;        /* the chunk's */
 } Work;
 
 static void pack_part(Work *w, int64_t kind) {
@@ -106,11 +106,12 @@ static void advance_tile(Work *w, int64_t at, int64_t rows) {
         for (int64_t i = 0; i < rows; i++) {
             const int64_t past = row + i + 1 - w->part_at - key;
             const int64_t own = a->plan->causal ? attention_max(0, attention_min(n, past)) : n;
-            advance_row(w, at + i, w->score + i * PITCH, a->mask ? w->add + i * PITCH : NULL, own, whole, o + i * a->wide_v, first);
+            advance_row(w, at + i, w->score + i * PITCH, a->mask ? w->add + i * PITCH : NULL, own, whole, o + i * a->wide_v,
+                        first);
         }
         const int64_t depth = attention_depth(a, n), total = attention_depth(a, w->part_keys);
-        attention_product(a, depth, w->score, PITCH, 1, w->value + attention_depth(a, key) * a->width, total * a->width, a->values, o,
-                          a->wide_v, rows, !first);
+        attention_product(a, depth, w->score, PITCH, 1, w->value + attention_depth(a, key) * a->width, total * a->width,
+                          a->values, o, a->wide_v, rows, !first);
     }
 }
 
@@ -152,8 +153,10 @@ static float *take(float **memory, int64_t n) {
 static int64_t lay_out(const Forward *f, Work *w, float *memory) {
     const Attention *a = &f->a;
     const int64_t keys = attention_round_up(f->part, a->width), rows = a->micro->rows;
-    const int64_t size[] = {keys * a->depth_e, attention_depth(a, f->part) * attention_round_up(a->values, a->width), rows * a->depth_e,        rows * PITCH,
-                            rows * PITCH,      f->chunk,                                f->chunk,                 f->chunk * a->wide_v};
+    const int64_t size[] = {keys * a->depth_e, attention_depth(a, f->part) * attention_round_up(a->values, a->width),
+                            rows * a->depth_e, rows * PITCH,
+                            rows * PITCH,      f->chunk,
+                            f->chunk,          f->chunk * a->wide_v};
     float **const at[] = {&w->key, &w->value, &w->query, &w->score, &w->add, &w->sum, &w->top, &w->o};
     int64_t total = 0;
     for (int i = 0; i < 8; i++) {

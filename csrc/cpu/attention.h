@@ -19,7 +19,7 @@ typedef struct Attention {
     int64_t length, keys, features, values; /* L, S, E, Ev */
     const MicroSet *micro;
     bool pairs;
-    int64_t width;         /* of a panel */
+    int64_t width;            /* of a panel */
     int64_t depth_e, depth_v; /* E and Ev in elements of the products */
     int64_t wide_e, wide_v;   /* E and Ev rounded up to whole vectors */
 } Attention;
@@ -43,11 +43,12 @@ void attention_pack_panels(const Attention *a, float *dst, const Source *src, in
 void attention_pack_rows(const Attention *a, float *dst, int64_t pitch, const Source *src, int64_t rows, int64_t k);
 
 /* c (rows, cols) = [c +] left @ panels, one row of micro-tiles. panel: elements from one panel to the next. */
-void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels, int64_t panel,
-                       int64_t cols, float *c, int64_t c_row, int64_t rows, bool add);
+void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels,
+                       int64_t panel, int64_t cols, float *c, int64_t c_row, int64_t rows, bool add);
 
 /* The mask of query matrix i at rows x cols, as what is added to scores: dst (rows, pitch). */
-void attention_load_mask(const Attention *a, int64_t i, int64_t row, int64_t rows, int64_t col, int64_t cols, float *dst, int64_t pitch);
+void attention_load_mask(const Attention *a, int64_t i, int64_t row, int64_t rows, int64_t col, int64_t cols, float *dst,
+                         int64_t pitch);
 
 static inline Source attention_transposed(Source s) {
     const int64_t row = s.row;

@@ -55,14 +55,14 @@ typedef struct Backward {
 /* A thread's memory. */
 typedef struct Work {
     const Backward *f;
-    int64_t first, keys;                 /* of the part */
-    int64_t matrix, row, rows;           /* the block of queries */
-    float *key_down, *value_down, *key;  /* right operands of the scores, of G V^T, of dq */
+    int64_t first, keys;                /* of the part */
+    int64_t matrix, row, rows;          /* the block of queries */
+    float *key_down, *value_down, *key; /* right operands of the scores, of G V^T, of dq */
     float *dk, *dv;
-    float *query, *grad;                 /* left operands of the scores and of G V^T */
-    float *query_down, *grad_down;       /* right operands of dk and dv */
+    float *query, *grad;           /* left operands of the scores and of G V^T */
+    float *query_down, *grad_down; /* right operands of dk and dv */
     float *shift, *delta, *dq;
-    float *s, *dp, *add, *wide[2];       /* one tile's */
+    float *s, *dp, *add, *wide[2]; /* one tile's */
     float *p, *ds, *along;
 } Work;
 
@@ -87,8 +87,7 @@ static void find_deltas(Work *w, const Source *grad) {
             gemm_load_block(w->wide[i], a->wide_v, &part[i], rows, a->values);
         }
         for (int64_t i = 0; i < rows; i++) {
-            for (int64_t j = a->values; j < a->wide_v; j++)
-                w->wide[0][i * a->wide_v + j] = w->wide[1][i * a->wide_v + j] = 0.0f;
+            for (int64_t j = a->values; j < a->wide_v; j++) w->wide[0][i * a->wide_v + j] = w->wide[1][i * a->wide_v + j] = 0.0f;
             w->delta[at + i] = w->f->rows->dot(w->wide[0] + i * a->wide_v, w->wide[1] + i * a->wide_v, a->wide_v);
         }
     }
@@ -116,8 +115,8 @@ static void form_panel(Work *w, int64_t at, int64_t rows, int64_t key, int64_t c
     const Backward *f = w->f;
     const Attention *a = &f->a;
     const int64_t whole = attention_round_up(n, a->micro->lanes), column = key + col;
-    attention_product(a, a->depth_e, w->query + at * a->depth_e, a->depth_e, 1, w->key_down + column * a->depth_e, 0, n, w->s, a->width,
-                      rows, false);
+    attention_product(a, a->depth_e, w->query + at * a->depth_e, a->depth_e, 1, w->key_down + column * a->depth_e, 0, n, w->s,
+                      a->width, rows, false);
     attention_product(a, a->depth_v, w->grad + at * a->depth_v, a->depth_v, 1, w->value_down + column * a->depth_v, 0, n, w->dp,
                       a->width, rows, false);
     for (int64_t i = 0; i < rows; i++) {
@@ -309,8 +308,7 @@ static void choose_parts(Backward *f) {
     const Attention *a = &f->a;
     const double bytes = (double)(a->kinds * a->group * a->length) * (double)a->wide_e * 4.0;
     int64_t parts = attention_min(attention_divide_up(ENOUGH_UNITS, a->kinds), a->keys / (2 * BLOCK));
-    if (parts > FEW_PARTS && bytes * (double)parts > MOST_BYTES)
-        parts = attention_max(FEW_PARTS, (int64_t)(MOST_BYTES / bytes));
+    if (parts > FEW_PARTS && bytes * (double)parts > MOST_BYTES) parts = attention_max(FEW_PARTS, (int64_t)(MOST_BYTES / bytes));
     f->part = attention_round_up(attention_divide_up(a->keys, attention_max(1, parts)), BLOCK);
     f->part = attention_min(f->part, a->keys);
     f->parts = attention_divide_up(a->keys, f->part);

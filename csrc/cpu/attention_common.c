@@ -59,15 +59,16 @@ void attention_pack_rows(const Attention *a, float *dst, int64_t pitch, const So
     else gemm_load_block(dst, pitch, src, rows, k);
 }
 
-void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels, int64_t panel,
-                       int64_t cols, float *c, int64_t c_row, int64_t rows, bool add) {
+void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels,
+                       int64_t panel, int64_t cols, float *c, int64_t c_row, int64_t rows, bool add) {
     const MicroFn *fn = a->micro->fn[rows - 1];
     for (; cols > a->micro->lanes; cols -= a->width, panels += panel, c += a->width)
         fn[1](k, left, row, col, panels, a->width, c, c_row, add);
     if (cols > 0) fn[0](k, left, row, col, panels, a->width, c, c_row, add);
 }
 
-void attention_load_mask(const Attention *a, int64_t i, int64_t row, int64_t rows, int64_t col, int64_t cols, float *dst, int64_t pitch) {
+void attention_load_mask(const Attention *a, int64_t i, int64_t row, int64_t rows, int64_t col, int64_t cols, float *dst,
+                         int64_t pitch) {
     Source src = attention_source(a->mask, i, row);
     src.data += col * src.col;
     for (int64_t r = 0; r < rows; r++, dst += pitch) {

@@ -31,9 +31,9 @@ static inline float exp2_any(float x) {
     return x < LEAST ? 0.0f : x == x ? scaled : x;
 }
 
-#define SET           rows_portable
-#define V             float
-#define LANES         1
+#define SET   rows_portable
+#define V     float
+#define LANES 1
 #define TARGET
 #define SET1(x)       (x)
 #define LOAD(p)       (*(p))
@@ -115,8 +115,8 @@ AVX512_INLINE __m512 exp2_avx512(__m512 x) {
 
 /* Word 2i of the result: v's bfloat16 i; word 2i + 1: w's. */
 #define ZIP_ORDER \
-    _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, \
-                     16, 0)
+    _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, \
+                     1, 16, 0)
 
 #define SET           rows_avx512
 #define V             __m512
@@ -152,8 +152,11 @@ AVX512_INLINE __m512 exp2_avx512(__m512 x) {
 #define TOP(v)        _mm512_reduce_max_ps(v)
 #define PAIRS
 #define STORE_BF16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), (__m256i)_mm512_cvtneps_pbh(v))
-#define ZIP(p, v, w) \
-    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(ZIP_ORDER, (__m512i)_mm512_cvtne2ps_pbh(w, v)))
+#define ROUNDED          __m512i
+#define ROUND(v, w)      ((__m512i)_mm512_cvtne2ps_pbh(w, v))
+#define STORE_LOW(p, r)  _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_castsi512_si256(r))
+#define STORE_HIGH(p, r) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_extracti64x4_epi64(r, 1))
+#define STORE_ZIP(p, r)  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(ZIP_ORDER, r))
 #include "attention_rows.h"
 #endif
 

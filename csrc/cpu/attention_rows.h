@@ -7,7 +7,8 @@
  *     MADD(x, y, z)    x * y + z
  *     EXP2(x)          2^x, 0 below -125; NaN stays NaN
  *     SUM(v) TOP(v)    over the lanes
- *     PAIRS            defined: STORE_BF16(p, v) rounds to LANES bfloat16, ZIP(p, v, w) to LANES pairs (v low, w high) */
+ *     PAIRS            defined: STORE_BF16(p, v) rounds to LANES bfloat16; ROUND(v, w) gives v's and w's together, of which STORE_LOW and
+ *                      STORE_HIGH store one, STORE_ZIP LANES pairs (v low, w high) */
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b)  CONCAT_(a, b)
 #define NAME(x)       CONCAT(x##_, SET)
@@ -90,11 +91,12 @@ TARGET static void NAME(tile)(const AttentionTile *t) {
             if (both) {
                 p1 = NAME(chance)(t, i + 1, j);
                 ds1 = NAME(slope)(t, i + 1, j, p1);
-                STORE_BF16(high + 2 * j, ds1);
             }
-            STORE_BF16(low + 2 * j, ds0);
-            ZIP(p + j, p0, p1);
-            ZIP(ds + j, ds0, ds1);
+            const ROUNDED slopes = ROUND(ds0, ds1);
+            STORE_ZIP(p + j, ROUND(p0, p1));
+            STORE_ZIP(ds + j, slopes);
+            STORE_LOW(low + 2 * j, slopes);
+            if (both) STORE_HIGH(high + 2 * j, slopes);
         }
     }
 }
@@ -128,7 +130,11 @@ static const AttentionRows SET = {NAME(max), NAME(exp), NAME(adjust), NAME(scale
 #undef TOP
 #undef PAIRS
 #undef STORE_BF16
-#undef ZIP
+#undef ROUNDED
+#undef ROUND
+#undef STORE_LOW
+#undef STORE_HIGH
+#undef STORE_ZIP
 #undef CONCAT_
 #undef CONCAT
 #undef NAME

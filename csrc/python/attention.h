@@ -8,7 +8,8 @@ Tensor *attention_chances(Back *b, Tensor *q, Tensor *k, Tensor *mask, bool caus
 /* (..., H, S, E) with every head `heads` / H times in a row. */
 Tensor *attention_repeat_heads(Back *b, Tensor *x, int64_t heads);
 /* The mask broadcast to the scores, in *view; NULL without a mask. shape, strides: AMP_MAX_DIMS entries each. */
-const View *attention_mask_view(const View *mask, const View *query, const View *key, View *view, int64_t *shape, int64_t *strides);
+const View *attention_mask_view(const View *mask, const View *query, const View *key, View *view, int64_t *shape,
+                                int64_t *strides);
 /* For run_slot. */
 int64_t attention_cost(const View *query, const View *key);
 

@@ -303,13 +303,15 @@ static bool by_tiles(Back *b, const OpCall *c, Tensor **output) {
     for (int i = QUERY; i <= VALUE; i++) {
         t[i] = t[i] ? expand_batch(b, t[i], own, nd, batch) : NULL;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(t[QUERY]), arg_tensor(t[KEY]), arg_tensor(t[VALUE]), arg_tensor(mask),
-                         arg_bool(c->arg[IS_CAUSAL].i != 0), arg_float(factor_of(c))};
+    Arg arg[MAX_ARGS] = {
+        arg_tensor(t[QUERY]),   arg_tensor(t[KEY]), arg_tensor(t[VALUE]), arg_tensor(mask), arg_bool(c->arg[IS_CAUSAL].i != 0),
+        arg_float(factor_of(c))};
     *output = t[QUERY] && t[KEY] && t[VALUE] ? op_args(b, OP_attention, arg) : NULL;
     return true;
 }
 
-const View *attention_mask_view(const View *mask, const View *query, const View *key, View *view, int64_t *shape, int64_t *strides) {
+const View *attention_mask_view(const View *mask, const View *query, const View *key, View *view, int64_t *shape,
+                                int64_t *strides) {
     if (!mask) {
         return NULL;
     }
@@ -344,7 +346,8 @@ int run_ATTENTION(OpCall *c) {
     call.in[0] = &q->v;
     call.in[1] = &k->v;
     call.in[2] = &v->v;
-    call.in[3] = attention_mask_view(c->arg[3].kind == ARG_TENSOR ? &c->arg[3].t->v : NULL, &q->v, &k->v, &mask, mask_shape, mask_stride);
+    call.in[3] = attention_mask_view(c->arg[3].kind == ARG_TENSOR ? &c->arg[3].t->v : NULL, &q->v, &k->v, &mask, mask_shape,
+                                     mask_stride);
     call.out[0] = &out->v;
     call.out[1] = &logarithms->v;
     return run_slot(device, AMP_BACKEND_SLOT(device, attention), &call, attention_cost(&q->v, &k->v), c->row->name);
