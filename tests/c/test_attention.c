@@ -10,6 +10,7 @@ typedef struct Case {
     int64_t heads, shared, length, keys, features, values;
     Array q, k, v, g, mask, out, logarithms, dq, dk, dv;
     double *want[4], *unit[4]; /* out, dq, dk, dv, and the sums of magnitudes that rounding is relative to */
+    double *in[5];             /* q, k, v, g, mask as doubles */
 } Case;
 
 static void make_case(Case *c) {
@@ -24,6 +25,11 @@ static void make_case(Case *c) {
     c->logarithms = make(AMP_FLOAT32, 3, o, DENSE);
     fill_uniform(&c->q, -2, 2), fill_uniform(&c->k, -2, 2), fill_uniform(&c->v, -1, 1), fill_uniform(&c->g, -1, 1);
     for (int64_t i = 0; i < c->mask.v.numel; i++) set(&c->mask, i, c->mask_dtype == AMP_BOOL ? draw() % 4 > 0 : uniform(-1, 1));
+    const Array *in[] = {&c->q, &c->k, &c->v, &c->g, &c->mask};
+    for (int i = 0; i < 5; i++) {
+        c->in[i] = calloc((size_t)in[i]->v.numel, 8);
+        for (int64_t j = 0; j < in[i]->v.numel; j++) c->in[i][j] = get(in[i], j);
+    }
     const int64_t n[] = {c->out.v.numel, c->dq.v.numel, c->dk.v.numel, c->dv.v.numel};
     for (int i = 0; i < 4; i++) c->want[i] = calloc((size_t)n[i], 8), c->unit[i] = calloc((size_t)n[i], 8);
 }
@@ -32,7 +38,10 @@ static void free_case(Case *c) {
     Array *all[] = {&c->q, &c->k, &c->v, &c->g, &c->mask, &c->out, &c->logarithms, &c->dq, &c->dk, &c->dv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->memory);
     for (int i = 0; i < 4; i++) free(c->want[i]), free(c->unit[i]);
+    for (int i = 0; i < 5; i++) free(c->in[i]);
 }
+
+static double value(const Case *c, int which, int64_t i) { return c->in[which][i]; }
 
 /* Row `row` of query matrix `m`, by the definition. */
 static void reference_row(Case *c, int64_t m, int64_t row, double *p) {
@@ -40,9 +49,9 @@ static void reference_row(Case *c, int64_t m, int64_t row, double *p) {
     double top = -INFINITY, sum = 0, mean = 0, noise = 0;
     for (int64_t j = 0; j < c->keys; j++) {
         p[j] = 0;
-        for (int64_t i = 0; i < e; i++) p[j] += get(&c->q, at * e + i) * get(&c->k, (kind * c->keys + j) * e + i);
+        for (int64_t i = 0; i < e; i++) p[j] += value(c, 0, at * e + i) * value(c, 1, (kind * c->keys + j) * e + i);
         p[j] *= c->scale;
-        const double add = c->mask_dtype < 0 ? 0 : get(&c->mask, at * c->keys + j);
+        const double add = c->mask_dtype < 0 ? 0 : value(c, 4, at * c->keys + j);
         if (c->mask_dtype == AMP_BOOL ? add == 0 : c->causal && j > row) p[j] = -INFINITY;
         else if (c->mask_dtype >= 0 && c->mask_dtype != AMP_BOOL) p[j] += add;
         top = fmax(top, p[j]);
@@ -52,23 +61,23 @@ static void reference_row(Case *c, int64_t m, int64_t row, double *p) {
     for (int64_t i = 0; i < v; i++) {
         double x = 0, size = 0;
         for (int64_t j = 0; j < c->keys; j++) {
-            const double value = get(&c->v, (kind * c->keys + j) * v + i);
-            x += p[j] * value, size += p[j] * fabs(value);
+            const double y = value(c, 2, (kind * c->keys + j) * v + i);
+            x += p[j] * y, size += p[j] * fabs(y);
         }
         c->want[0][at * v + i] = x, c->unit[0][at * v + i] = size + fabs(x);
-        mean += x * get(&c->g, at * v + i), noise += c->unit[0][at * v + i] * fabs(get(&c->g, at * v + i));
+        mean += x * value(c, 3, at * v + i), noise += c->unit[0][at * v + i] * fabs(value(c, 3, at * v + i));
     }
     for (int64_t j = 0; j < c->keys; j++) {
         const int64_t key = kind * c->keys + j;
         double dp = 0, size = 0;
         for (int64_t i = 0; i < v; i++) {
-            const double g = get(&c->g, at * v + i), value = get(&c->v, key * v + i);
-            dp += g * value, size += fabs(g * value);
+            const double g = value(c, 3, at * v + i), y = value(c, 2, key * v + i);
+            dp += g * y, size += fabs(g * y);
             c->want[3][key * v + i] += p[j] * g, c->unit[3][key * v + i] += p[j] * fabs(g);
         }
         const double ds = p[j] * (dp - mean) * c->scale, off = p[j] * (size + noise) * fabs(c->scale) + fabs(ds);
         for (int64_t i = 0; i < e; i++) {
-            const double x = get(&c->q, at * e + i), y = get(&c->k, key * e + i);
+            const double x = value(c, 0, at * e + i), y = value(c, 1, key * e + i);
             c->want[1][at * e + i] += ds * y, c->unit[1][at * e + i] += off * fabs(y);
             c->want[2][key * e + i] += ds * x, c->unit[2][key * e + i] += off * fabs(x);
         }
