@@ -216,9 +216,6 @@ static Tensor *compose(Back *b, const OpCall *c) {
 
 /* ---- by tiles ---- */
 
-/* A few queries are faster without packing all keys for them. */
-enum { FEW_QUERIES = 4, FEW_KEYS = 256 };
-
 static bool numbers_fit(const OpCall *c) {
     const View *q = &c->arg[QUERY].t->v;
     Numerics numerics;
@@ -256,8 +253,7 @@ static bool lengths_fit(const OpCall *c) {
     if (c->arg[ENABLE_GQA].i && k->shape[k->ndim - 3] != v->shape[v->ndim - 3]) {
         return false;
     }
-    return q->numel > 0 && k->numel > 0 && v->numel > 0 && lq[1] == lk[1] && lk[0] == lv[0] &&
-           (lq[0] > FEW_QUERIES || lk[0] <= FEW_KEYS);
+    return q->numel > 0 && k->numel > 0 && v->numel > 0 && lq[1] == lk[1] && lk[0] == lv[0];
 }
 
 /* scores: their shape. */
