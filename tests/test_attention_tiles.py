@@ -15,7 +15,7 @@ attend = torch.nn.functional.scaled_dot_product_attention
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 # Half a unit of the last place of what is rounded; for float32 the error of sums and of exp(score) as well.
 UNIT = {torch.float32: 2.0**-19, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-LEVELS = ["baseline", "avx2", "avx512"]
+LEVELS = ["baseline", "avx2", "avx512", "avx512_bf16"]
 
 
 @pytest.fixture

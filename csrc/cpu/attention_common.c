@@ -38,8 +38,9 @@ Source attention_source(const View *x, int64_t i, int64_t row) {
 }
 
 Matrix attention_matrix(const View *x, int64_t i, int64_t row) {
-    return (Matrix){x->data + offset_of(x, i, row) * (int64_t)amp_itemsize(x->dtype), 0, x->stride[x->ndim - 2],
-                    x->stride[x->ndim - 1], x->dtype};
+    const int64_t *step = x->stride + x->ndim - 2;
+    char *data = x->data + offset_of(x, i, row) * (int64_t)amp_itemsize(x->dtype);
+    return (Matrix){.data = data, .row = step[0], .col = step[1], .dtype = x->dtype};
 }
 
 void attention_pack_panels(const Attention *a, float *dst, const Source *src, int64_t k, int64_t cols) {
