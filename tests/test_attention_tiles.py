@@ -1,4 +1,4 @@
-"""Attention by tiles: values and gradients against float64 over shapes, strides, masks, instruction sets and threads; memory; what is hidden."""
+"""Attention by tiles: values and gradients against float64 over shapes, strides, masks, instruction sets, threads; memory; hidden tiles."""
 
 import math
 import subprocess
@@ -62,20 +62,19 @@ def oracle(q, k, v, g, mask=None, causal=False, scale=None):
 
 
 def laid_out(a, dtype, layout):
-    """A leaf and the view of it that has a's values: (B, H, L, E)."""
+    """A tensor that requires grad with a's values, (B, H, L, E), in memory of another order."""
     if layout == "dense":
-        leaf = torch.from_numpy(a).to(dtype).requires_grad_()
-        return leaf, leaf
+        return torch.from_numpy(a).to(dtype).requires_grad_()
     if layout == "heads behind":
         leaf = torch.from_numpy(np.ascontiguousarray(a.swapaxes(1, 2))).to(dtype).requires_grad_()
-        return leaf, leaf.transpose(1, 2)
+        return leaf.transpose(1, 2)
     if layout == "columns":
         leaf = torch.from_numpy(np.ascontiguousarray(a.swapaxes(2, 3))).to(dtype).requires_grad_()
-        return leaf, leaf.transpose(2, 3)
+        return leaf.transpose(2, 3)
     wide = np.zeros((*a.shape[:-1], a.shape[-1] * 3 + 1))
     wide[..., 1::3] = a
     leaf = torch.from_numpy(wide).to(dtype).requires_grad_()
-    return leaf, leaf[..., 1::3]
+    return leaf[..., 1::3]
 
 
 def float64(t):
@@ -84,7 +83,7 @@ def float64(t):
 
 def check(dtype, q, k, v, g, mask=None, layout="dense", **options):
     """attend() forward and backward against the oracle on the rounded inputs."""
-    leaves, views = zip(*(laid_out(a, dtype, layout) for a in (q, k, v)), strict=True)
+    views = [laid_out(a, dtype, layout) for a in (q, k, v)]
     g = torch.from_numpy(g).to(dtype)
     out = attend(*views, mask, enable_gqa=q.shape[1] != k.shape[1], **options)
     grads = torch.autograd.grad(out, views, g)
@@ -113,7 +112,8 @@ def calls(draw):
 def test_values_and_gradients(call):
     length, keys, features, values, heads, kind, mask_shape, scale, layout, dtype, seed = call
     rng = np.random.default_rng(seed)
-    q, k, v, g = (rng.standard_normal((2, *s)) for s in ((2, length, features), (heads, keys, features), (heads, keys, values), (2, length, values)))
+    shapes = (2, length, features), (heads, keys, features), (heads, keys, values), (2, length, values)
+    q, k, v, g = (rng.standard_normal((2, *s)) for s in shapes)
     mask = None
     if kind == "bool":
         mask = torch.from_numpy(rng.random(mask_shape) < 0.7)
