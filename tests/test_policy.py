@@ -103,7 +103,7 @@ SELECTORS = {
     "index_put": (1, torch.int64),
 }  # fmt: skip
 # The caller names the dtype; derivatives alone call the last two, with gradients of the output's dtype.
-LEFT_OUT = {"view_dtype", "to_copy", "softmax_grad", "log_softmax_grad"}
+LEFT_OUT = {"attention", "view_dtype", "to_copy", "softmax_grad", "log_softmax_grad"}
 # Integers ask for another answer: an argument decides, or probabilities are meant.
 FLOATS_ONLY = {"div_mode", "cross_entropy"}
 

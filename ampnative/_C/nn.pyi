@@ -8,6 +8,10 @@ from . import Tensor, _bool, _DeviceLike, _DTypeLike, _float, _int, _Ints, _Numb
 
 def _adaptive_avg_pool_grad(grad: Tensor, size: _Ints) -> Tensor: ...
 def _alias(input: Tensor) -> Tensor: ...
+def _attention(
+    query: Tensor, key: Tensor | _Number, value: Tensor | _Number, attn_mask: Tensor | _Number | None, is_causal: _bool,
+    scale: _float
+) -> Tensor: ...
 def _avg_pool_grad(
     grad: Tensor, size: _Ints, kernel_size: _Ints, stride: _Ints | None, padding: _Ints, ceil_mode: _bool,
     count_include_pad: _bool, divisor_override: _int | None

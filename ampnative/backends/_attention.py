@@ -1,4 +1,5 @@
-"""Which ways of computing attention may be taken. There is one; the switches are remembered, and change nothing."""
+"""Which ways of computing attention may be taken. It follows from the call: tiles of scores where
+they can be taken, else products and a softmax. The switches are remembered, and change nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def switch(backend: SDPBackend) -> tuple[Any, Any]:
     """(set, get) of one way."""
 
     def enable(enabled: bool) -> None:
-        """Remembered; the one way to compute attention stays."""
+        """Remembered; how attention is computed follows from the call."""
         _allowed[backend] = bool(enabled)
 
     def enabled() -> bool:

@@ -77,6 +77,12 @@ typedef struct NormPlan {
     bool training; /* by channels: statistics of the input, not the running ones */
 } NormPlan;
 
+/* What attention needs beside its views. */
+typedef struct AttentionPlan {
+    double scale;
+    bool causal; /* query i sees keys 0 .. i */
+} AttentionPlan;
+
 /* How a kernel lies over an image: one number per spatial dimension, which are the last ones of all views. */
 typedef struct ConvShape {
     int64_t stride[3], dilation[3], kernel[3], groups;
@@ -136,6 +142,16 @@ typedef struct Backend {
     /* extra = NormPlan*. in[0] = grad, in[1] = input, dense; in[2] = statistics as above; in[3] = weight or NULL; gradients, each of which
      * may be NULL: out[0] of the input, dense; out[1] of the weight, out[2] of the bias, 1-d. */
     Slot normalize_grad;
+    /* out[0] (B, H, L, Ev) = softmax(in[0] @ in[1]^T * scale + in[3]) @ in[2], extra = const AttentionPlan *. in[0] (B, H, L, E); in[1]
+     * (B, G, S, E) and in[2] (B, G, S, Ev), G divides H: neighbours among the H share a key; B stands for any number of dimensions, without
+     * heads for none. in[3]: NULL, or a mask of shape (B, H, L, S), bool (false hides) or added to the scores: float32 or in[0]'s dtype. A
+     * row whose mask hides all gives zeros. out[1] float32 (B, H, L), dense: log2 of the sum of each row's exp(scores), inf for such a
+     * row. bits: in[0..2] and out[0] of one dtype, fp32 or 16 bits; bf16 chances may be rounded before they meet the values. All sizes
+     * above 0. */
+    Slot attention;
+    /* Its gradients, each of which may be NULL: out[0..2] of in[0..2], of their shapes and dtype. in[4]: gradient of the output; list: the
+     * output and the logarithms, as above. */
+    Slot attention_backward;
     /* embedding: out[0] (..., D) = rows of in[0] (V, D) at in[1] (...). embedding_grad: out[0] (V, D) = sums of the rows of in[0] (..., D) with
      * the same index, 0 for the index num[0], divided by their number if num[1]. All dense, in[1] int64, 0 .. V-1 (AMP_BAD_INDEX). */
     Slot embedding;

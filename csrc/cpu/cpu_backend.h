@@ -13,6 +13,8 @@
 
 Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
+Status amp_attention(const Call *call);
+Status amp_attention_backward(const Call *call);
 Status amp_embedding(const Call *call);
 Status amp_conv(const Call *call);
 Status amp_fold(const Call *call);

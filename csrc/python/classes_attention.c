@@ -1,15 +1,18 @@
-/* Scaled dot-product attention out of ops, which record themselves:
+/* Scaled dot-product attention: checks, the op that forms it by tiles, and for what that does not take, a composition of ops, which record
+ * themselves:
  *
  *     scores = (query * sqrt(scale)) @ (key * sqrt(scale))^T + mask        (..., L, S)
  *     output = dropout(softmax(scores)) @ value                            (..., L, Ev)
  *
  * Both factors carry half of the scale, so that fp16 scores overflow later. */
+#include "attention.h"
+
 #include <math.h>
+#include <string.h>
 
 #include "../core/autocast.h"
 #include "../core/precision.h"
 #include "classes.h"
-#include "derivatives/derivatives.h"
 
 enum { QUERY, KEY, VALUE, MASK, DROPOUT_P, IS_CAUSAL, SCALE, ENABLE_GQA };
 
@@ -108,8 +111,7 @@ static int check_groups(const OpCall *c) {
     return 0;
 }
 
-/* (..., H, S, E) with every head `heads` / H times in a row. */
-static Tensor *repeat_heads(Back *b, Tensor *x, int64_t heads) {
+Tensor *attention_repeat_heads(Back *b, Tensor *x, int64_t heads) {
     int nd = x->v.ndim;
     int64_t own = x->v.shape[nd - 3], shape[AMP_MAX_DIMS + 1];
     if (own == heads) {
@@ -179,12 +181,24 @@ static Tensor *drop(Back *b, Tensor *x, double p) {
     return !x || p == 0.0 ? x : op_args(b, OP_dropout, arg);
 }
 
-static Tensor *attend(Back *b, const OpCall *c) {
+Tensor *attention_chances(Back *b, Tensor *q, Tensor *k, Tensor *mask, bool causal, double factor) {
+    const double half = sqrt(fabs(factor));
+    q = scale(b, q, factor < 0.0 ? -half : half);
+    k = transpose_last(b, scale(b, k, half));
+    Tensor *scores = op2(b, OP_matmul, q, k);
+    return mask ? softmax_or_zero(b, add_mask(b, scores, mask)) : softmax_last(b, causal ? hide_future(b, scores) : scores);
+}
+
+static Tensor *mask_of(const OpCall *c) { return c->arg[MASK].kind == ARG_TENSOR ? c->arg[MASK].t : NULL; }
+
+static double factor_of(const OpCall *c) {
+    const View *q = &c->arg[QUERY].t->v;
+    return c->arg[SCALE].kind == ARG_FLOAT ? c->arg[SCALE].f : 1.0 / sqrt((double)q->shape[q->ndim - 1]);
+}
+
+static Tensor *compose(Back *b, const OpCall *c) {
     Tensor *q = c->arg[QUERY].t, *k = c->arg[KEY].t, *v = c->arg[VALUE].t;
     int dtype = q->v.dtype;
-    int64_t features = q->v.shape[q->v.ndim - 1];
-    double factor = c->arg[SCALE].kind == ARG_FLOAT ? c->arg[SCALE].f : 1.0 / sqrt((double)features);
-    double half = sqrt(fabs(factor));
     bool narrow_sums = amp_is_16bit(dtype) && amp_flag(amp_settings(), FLAG_MATH_SDP);
     if (!narrow_sums) {
         q = wide(b, q);
@@ -193,20 +207,146 @@ static Tensor *attend(Back *b, const OpCall *c) {
     }
     if (q && k && v && c->arg[ENABLE_GQA].i) {
         int64_t heads = q->v.shape[q->v.ndim - 3];
-        k = repeat_heads(b, k, heads);
-        v = repeat_heads(b, v, heads);
+        k = attention_repeat_heads(b, k, heads);
+        v = attention_repeat_heads(b, v, heads);
     }
-    q = scale(b, q, factor < 0.0 ? -half : half);
-    k = transpose_last(b, scale(b, k, half));
-    Tensor *scores = op2(b, OP_matmul, q, k), *chances;
-    if (c->arg[MASK].kind == ARG_TENSOR) {
-        chances = softmax_or_zero(b, add_mask(b, scores, c->arg[MASK].t));
-    } else if (c->arg[IS_CAUSAL].i) {
-        chances = softmax_last(b, hide_future(b, scores));
-    } else {
-        chances = softmax_last(b, scores);
-    }
+    Tensor *chances = attention_chances(b, q, k, mask_of(c), c->arg[IS_CAUSAL].i, factor_of(c));
     return cast(b, op2(b, OP_matmul, drop(b, chances, c->arg[DROPOUT_P].f), v), dtype);
+}
+
+/* ---- by tiles ---- */
+
+static bool numbers_fit(const OpCall *c) {
+    const View *q = &c->arg[QUERY].t->v;
+    Numerics numerics;
+    if (c->arg[DROPOUT_P].f != 0.0 || (amp_is_16bit(q->dtype) && amp_flag(amp_settings(), FLAG_MATH_SDP))) {
+        return false;
+    }
+    if (q->dtype == AMP_FLOAT32) {
+        return amp_product_numerics(q->device, q->dtype, PRODUCT_MATRIX, PRECISION_AS_SET, &numerics) == AMP_OK &&
+               numerics.fp32_inputs == INPUT_IEEE;
+    }
+    return amp_is_16bit(q->dtype);
+}
+
+/* The dimensions in front of (heads, length, features), or of (length, features) without grouped heads, as all operands are expanded to
+ * them; false if that cannot be. */
+static bool join_batch(const OpCall *c, int own, int *nd, int64_t *shape) {
+    *nd = 0;
+    for (int i = QUERY; i <= VALUE; i++) {
+        const View *x = &c->arg[i].t->v;
+        int64_t joined[AMP_MAX_DIMS];
+        memcpy(joined, shape, (size_t)*nd * sizeof *joined);
+        const int n = amp_broadcast_shapes(*nd, shape, x->ndim - own, x->shape, joined);
+        if (n < 0 || n + own > AMP_MAX_DIMS) {
+            return false;
+        }
+        memcpy(shape, joined, (size_t)n * sizeof *joined);
+        *nd = n;
+    }
+    return true;
+}
+
+static bool lengths_fit(const OpCall *c) {
+    const View *q = &c->arg[QUERY].t->v, *k = &c->arg[KEY].t->v, *v = &c->arg[VALUE].t->v;
+    const int64_t *lq = q->shape + q->ndim - 2, *lk = k->shape + k->ndim - 2, *lv = v->shape + v->ndim - 2;
+    if (c->arg[ENABLE_GQA].i && k->shape[k->ndim - 3] != v->shape[v->ndim - 3]) {
+        return false;
+    }
+    return q->numel > 0 && k->numel > 0 && v->numel > 0 && lq[1] == lk[1] && lk[0] == lv[0];
+}
+
+/* scores: their shape. */
+static bool mask_fits(const Tensor *mask, const Tensor *q, int nd, const int64_t *scores) {
+    if (!mask) {
+        return true;
+    }
+    for (int d = 1; d <= mask->v.ndim && d <= nd; d++) {
+        const int64_t n = mask->v.shape[mask->v.ndim - d];
+        if (n != 1 && n != scores[nd - d]) {
+            return false;
+        }
+    }
+    return mask->v.ndim <= nd && mask->v.device == q->v.device;
+}
+
+static Tensor *expand_batch(Back *b, Tensor *x, int own, int nd, const int64_t *batch) {
+    int64_t shape[AMP_MAX_DIMS];
+    if (x->v.ndim == nd + own && !memcmp(x->v.shape, batch, (size_t)nd * sizeof *batch)) {
+        return x;
+    }
+    memcpy(shape, batch, (size_t)nd * sizeof *batch);
+    memcpy(shape + nd, x->v.shape + x->v.ndim - own, (size_t)own * sizeof *batch);
+    return expand(b, x, nd + own, shape);
+}
+
+/* True if the tiles take the call: *output is theirs then, NULL if they failed. */
+static bool by_tiles(Back *b, const OpCall *c, Tensor **output) {
+    Tensor *t[3] = {c->arg[QUERY].t, c->arg[KEY].t, c->arg[VALUE].t}, *mask = mask_of(c);
+    const int own = c->arg[ENABLE_GQA].i ? 3 : 2;
+    int64_t batch[AMP_MAX_DIMS], scores[AMP_MAX_DIMS];
+    int nd;
+    if (!numbers_fit(c) || !lengths_fit(c) || !join_batch(c, own, &nd, batch)) {
+        return false;
+    }
+    const View *q = &t[QUERY]->v, *k = &t[KEY]->v;
+    memcpy(scores, batch, (size_t)nd * sizeof *batch);
+    memcpy(scores + nd, q->shape + q->ndim - own, (size_t)(own - 1) * sizeof *batch);
+    scores[nd + own - 1] = k->shape[k->ndim - 2];
+    if (!mask_fits(mask, t[QUERY], nd + own, scores)) {
+        return false;
+    }
+    for (int i = QUERY; i <= VALUE; i++) {
+        t[i] = t[i] ? expand_batch(b, t[i], own, nd, batch) : NULL;
+    }
+    Arg arg[MAX_ARGS] = {
+        arg_tensor(t[QUERY]),   arg_tensor(t[KEY]), arg_tensor(t[VALUE]), arg_tensor(mask), arg_bool(c->arg[IS_CAUSAL].i != 0),
+        arg_float(factor_of(c))};
+    *output = t[QUERY] && t[KEY] && t[VALUE] ? op_args(b, OP_attention, arg) : NULL;
+    return true;
+}
+
+const View *attention_mask_view(const View *mask, const View *query, const View *key, View *view, int64_t *shape,
+                                int64_t *strides) {
+    if (!mask) {
+        return NULL;
+    }
+    memcpy(shape, query->shape, (size_t)query->ndim * sizeof *shape);
+    shape[query->ndim - 1] = key->shape[key->ndim - 2];
+    *view = broadcast_view(mask, query->ndim, shape, strides);
+    return view;
+}
+
+int64_t attention_cost(const View *query, const View *key) { return query->numel * key->shape[key->ndim - 2] / 2; }
+
+/* The parameters are those of OP_attention, expanded already. */
+int run_ATTENTION(OpCall *c) {
+    const Tensor *q = c->arg[0].t, *k = c->arg[1].t, *v = c->arg[2].t;
+    const int nd = q->v.ndim, device = q->v.device;
+    int64_t shape[AMP_MAX_DIMS], mask_shape[AMP_MAX_DIMS], mask_stride[AMP_MAX_DIMS];
+    View mask;
+    const AttentionPlan plan = {c->arg[5].f, c->arg[4].i != 0};
+    memcpy(shape, q->v.shape, (size_t)nd * sizeof *shape);
+    shape[nd - 1] = v->v.shape[nd - 1];
+    Tensor *out = result_new(c, 0, nd, shape, q->v.dtype, device, ALIAS_NEVER);
+    Tensor *logarithms = out ? result_new(c, 1, nd - 1, shape, AMP_FLOAT32, device, ALIAS_NEVER) : NULL;
+    if (!logarithms) {
+        return -1;
+    }
+    tensor_keep_layout(out, q);
+    Call call;
+    amp_call_init(&call, c->row->op);
+    call.extra = (void *)&plan;
+    call.nin = 4;
+    call.nout = 2;
+    call.in[0] = &q->v;
+    call.in[1] = &k->v;
+    call.in[2] = &v->v;
+    call.in[3] = attention_mask_view(c->arg[3].kind == ARG_TENSOR ? &c->arg[3].t->v : NULL, &q->v, &k->v, &mask, mask_shape,
+                                     mask_stride);
+    call.out[0] = &out->v;
+    call.out[1] = &logarithms->v;
+    return run_slot(device, AMP_BACKEND_SLOT(device, attention), &call, attention_cost(&q->v, &k->v), c->row->name);
 }
 
 /* Autocast casts the operands; what is computed of them is no business of its lists. */
@@ -218,7 +358,10 @@ int run_COMPOSE_SDPA(OpCall *c) {
     Back frame, *b = &frame;
     frame_begin(b);
     amp_mode &= (uint8_t)~regions;
-    Tensor *output = attend(b, c);
+    Tensor *output;
+    if (!by_tiles(b, c, &output)) {
+        output = compose(b, c);
+    }
     amp_mode |= on;
     return frame_end(c, b, output);
 }

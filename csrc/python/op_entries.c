@@ -21,6 +21,7 @@
 #define IN0   SAVE_IN0
 #define IN1   SAVE_IN1
 #define IN2   SAVE_IN2
+#define IN3   SAVE_IN3
 #define OUT0  SAVE_OUT0
 #define OUT1  SAVE_OUT1
 #define CROSS SAVE_CROSS

@@ -1,0 +1,83 @@
+/* Operands of attention as matrices, their packing, and masks. */
+#include "attention.h"
+#include "cast.h"
+
+void attention_describe(Attention *a, const Call *call) {
+    const View *q = call->in[0], *k = call->in[1], *v = call->in[2];
+    const int nd = q->ndim;
+    *a = (Attention){.plan = call->extra, .query = q, .key = k, .value = v, .mask = call->in[3]};
+    a->kinds = k->numel / (k->shape[nd - 2] * k->shape[nd - 1]);
+    a->group = nd > 2 ? q->shape[nd - 3] / k->shape[nd - 3] : 1;
+    a->length = q->shape[nd - 2];
+    a->keys = k->shape[nd - 2];
+    a->features = q->shape[nd - 1];
+    a->values = v->shape[nd - 1];
+    a->pairs = q->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    a->micro = gemm_micro_set(false, a->pairs);
+    a->width = 2 * a->micro->lanes;
+    a->depth_e = attention_depth(a, a->features);
+    a->depth_v = attention_depth(a, a->values);
+    a->wide_e = attention_round_up(a->features, a->micro->lanes);
+    a->wide_v = attention_round_up(a->values, a->micro->lanes);
+}
+
+/* Elements from the view's start to row `row` of matrix i. */
+static int64_t offset_of(const View *x, int64_t i, int64_t row) {
+    int64_t at = row * x->stride[x->ndim - 2];
+    for (int d = x->ndim - 3; d >= 0; d--) {
+        at += i % x->shape[d] * x->stride[d];
+        i /= x->shape[d];
+    }
+    return at;
+}
+
+Source attention_source(const View *x, int64_t i, int64_t row) {
+    const int64_t item = (int64_t)amp_itemsize(x->dtype);
+    return (Source){x->data + offset_of(x, i, row) * item, x->stride[x->ndim - 2] * item, x->stride[x->ndim - 1] * item, x->dtype,
+                    INPUT_IEEE};
+}
+
+Matrix attention_matrix(const View *x, int64_t i, int64_t row) {
+    const int64_t *step = x->stride + x->ndim - 2;
+    char *data = x->data + offset_of(x, i, row) * (int64_t)amp_itemsize(x->dtype);
+    return (Matrix){.data = data, .row = step[0], .col = step[1], .dtype = x->dtype};
+}
+
+void attention_pack_panels(const Attention *a, float *dst, const Source *src, int64_t k, int64_t cols) {
+    const int64_t depth = attention_depth(a, k);
+    for (int64_t col = 0; col < cols; col += a->width, dst += depth * a->width) {
+        const int64_t n = attention_min(a->width, cols - col), whole = attention_round_up(n, a->micro->lanes);
+        Source part = *src;
+        part.data += col * src->col;
+        if (a->pairs) gemm_load_pairs_down(dst, a->width, &part, k, n);
+        else gemm_load_block(dst, a->width, &part, k, n);
+        for (int64_t i = 0; n < whole && i < depth; i++) memset(dst + i * a->width + n, 0, (size_t)(whole - n) * 4);
+    }
+}
+
+void attention_pack_rows(const Attention *a, float *dst, int64_t pitch, const Source *src, int64_t rows, int64_t k) {
+    if (a->pairs) gemm_load_pairs_along(dst, pitch, src, rows, k);
+    else gemm_load_block(dst, pitch, src, rows, k);
+}
+
+void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels,
+                       int64_t panel, int64_t cols, float *c, int64_t c_row, int64_t rows, bool add) {
+    const MicroFn *fn = a->micro->fn[rows - 1];
+    for (; cols > a->micro->lanes; cols -= a->width, panels += panel, c += a->width)
+        fn[1](k, left, row, col, panels, a->width, c, c_row, add);
+    if (cols > 0) fn[0](k, left, row, col, panels, a->width, c, c_row, add);
+}
+
+void attention_load_mask(const Attention *a, int64_t i, int64_t row, int64_t rows, int64_t col, int64_t cols, float *dst,
+                         int64_t pitch) {
+    Source src = attention_source(a->mask, i, row);
+    src.data += col * src.col;
+    for (int64_t r = 0; r < rows; r++, dst += pitch) {
+        if (r > 0 && src.row == 0) {
+            memcpy(dst, dst - pitch, (size_t)cols * 4);
+            continue;
+        }
+        amp_convert(src.dtype, src.data + r * src.row, src.col, AMP_FLOAT32, (char *)dst, 4, cols);
+        for (int64_t j = 0; src.dtype == AMP_BOOL && j < cols; j++) dst[j] = dst[j] != 0.0f ? 0.0f : -INFINITY;
+    }
+}
