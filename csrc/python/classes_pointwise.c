@@ -179,12 +179,42 @@ static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shap
     return ndim;
 }
 
+/* Dense operands of one shape in the dtype that is computed in, and a new result: nothing to broadcast, cast or lay out. */
+static bool is_plain(const OpCall *c, int n, Tensor *const *t, const int *dtype) {
+    for (int i = 0; i < n; i++) {
+        if (t[i]->v.dtype != dtype[i] || !(t[i]->v.layout & LAYOUT_CONTIGUOUS) || (i && !same_shape(t[0], t[i]))) {
+            return false;
+        }
+    }
+    return !c->out;
+}
+
+static int run_plain(OpCall *c, int n, Tensor *const *t, int out_dtype, int device, Slot slot) {
+    Tensor *out = result_new(c, 0, t[0]->v.ndim, t[0]->v.shape, out_dtype, device, ALIAS_NEVER);
+    if (!out) {
+        return -1;
+    }
+    Call call;
+    amp_call_init(&call, c->row->op);
+    call.nin = (uint8_t)n;
+    call.nout = 1;
+    call.out[0] = &out->v;
+    for (int i = 0; i < n; i++) {
+        call.in[i] = &t[i]->v;
+    }
+    fill_numbers(c, &call);
+    return run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
+}
+
 /* Broadcasts, casts and calls: dtype[i] is what operand i is computed in, out_dtype the result's. */
 static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, int device, Slot slot) {
     int64_t shape[AMP_MAX_DIMS], strides[3][AMP_MAX_DIMS];
     Tensor *x[3] = {NULL, NULL, NULL};
     View view[3];
     int failed = -1;
+    if (is_plain(c, n, t, dtype)) {
+        return run_plain(c, n, t, out_dtype, device, slot);
+    }
     int ndim = broadcast_all(c, n, t, shape);
     if (ndim < 0) {
         return -1;

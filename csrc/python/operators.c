@@ -17,6 +17,15 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
     ArgFrame frame;
     Arg arg[MAX_ARGS];
     PyObject *const args[2] = {a, b};
+    if (tensor_check(a) && tensor_check(b)) { /* nothing to convert */
+        const OpRow *row = &amp_rows[op];
+        arg[0] = arg_tensor((Tensor *)a);
+        arg[1] = arg_tensor((Tensor *)b);
+        for (int i = 2; i < row->nparams; i++) {
+            arg[i] = row->param[i].fallback;
+        }
+        return run_op(row, arg, false);
+    }
     args_begin(&frame);
     PyObject *result = args_parse(&amp_rows[op], NULL, args, 2, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, false)
                                                                                              : NULL;
