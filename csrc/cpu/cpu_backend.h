@@ -9,9 +9,9 @@
 #include "norm.h"
 #include "recurrent.h"
 #include "reduce.h"
+#include "softmax.h"
 #include "sort.h"
 
-Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
 Status amp_embedding(const Call *call);
 Status amp_conv(const Call *call);
