@@ -1,7 +1,7 @@
 /* The normalisation slots: walks over rows of elements that share their statistics.
  *
  * By groups (layer, RMS and group normalisation): a row is one piece of memory, `channels` segments of `length` elements with a weight
- * each. By channels (batch normalisation): a row is one segment of every sample; segments of one element are taken as columns.
+ * each. By channels (batch normalisation): a row is one segment of every sample; short segments are taken as columns.
  *
  *     groups    [ segment | segment | .. ] [ segment | ..     channels  [ c0 | c1 | c2 ] [ c0 | c1 | c2 ]  one row per c
  *                       row 0                  row 1                      sample 0         sample 1
@@ -269,23 +269,46 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- by channels, one element per segment: columns of a matrix ---- */
+/* ---- by channels with short segments: columns of a matrix ----
+ *
+ * A sample is a row; `length` columns side by side belong to one channel. Strips are whole channels, up to NORM_COLUMNS columns. */
 
-static void column_stats(const Norm *s, int64_t first, int64_t n) {
-    double shift[NORM_COLUMNS], sums[NORM_COLUMNS][2], s1[NORM_COLUMNS], s2[NORM_COLUMNS];
+enum { SHORT_SEGMENT = 16 };
+
+/* Channels and columns of a strip. */
+typedef struct Strip {
+    int64_t first, channels, columns;
+} Strip;
+
+static int64_t strip_channels(const NormPlan *p) { return NORM_COLUMNS / (p->length ? p->length : 1); }
+
+static Strip strip_at(const NormPlan *p, int64_t number) {
+    int64_t wide = strip_channels(p), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
+    return (Strip){first, n, n * p->length};
+}
+
+/* Where a strip lies in sample i, in elements. */
+static int64_t strip_place(const NormPlan *p, const Strip *t, int64_t i) { return (i * p->channels + t->first) * p->length; }
+
+static double over_segment(const double *columns, int64_t length, int64_t channel) {
+    double sum = 0.0;
+    for (int64_t l = 0; l < length; l++) sum += columns[channel * length + l];
+    return sum;
+}
+
+static void column_stats(const Norm *s, const Strip *t) {
+    double shift[NORM_COLUMNS], s1[NORM_COLUMNS] = {0}, s2[NORM_COLUMNS] = {0};
     const NormPlan *p = s->plan;
     _Alignas(64) char buffer[NORM_COLUMNS * sizeof(double)];
-    for (int64_t j = 0; j < n; j++) {
-        shift[j] = p->training ? first_value(s, s->x + (first + j) * s->x_item) : 0.0;
-        s1[j] = s2[j] = 0.0;
-    }
+    for (int64_t j = 0; j < t->columns; j++)
+        shift[j] = p->training ? first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
     for (int64_t i = 0; p->training && i < p->samples; i++) {
-        const char *x = norm_load(s->x_dtype, s->x + (i * p->channels + first) * s->x_item, n, s->compute, buffer);
-        s->k->column_moments(x, n, shift, s1, s2);
+        const char *x = norm_load(s->x_dtype, s->x + strip_place(p, t, i) * s->x_item, t->columns, s->compute, buffer);
+        s->k->column_moments(x, t->columns, shift, s1, s2);
     }
-    for (int64_t j = 0; j < n; j++) {
-        sums[j][0] = s1[j], sums[j][1] = s2[j];
-        finish_channel(s, first + j, sums[j], shift[j]);
+    for (int64_t c = 0; c < t->channels; c++) {
+        double sums[2] = {over_segment(s1, p->length, c), over_segment(s2, p->length, c)};
+        finish_channel(s, t->first + c, sums, shift[c * p->length]);
     }
 }
 
@@ -294,38 +317,44 @@ static void column_strips(void *context, int64_t begin, int64_t end) {
     const NormPlan *p = s->plan;
     _Alignas(64) char factor[4][NORM_COLUMNS * sizeof(double)], in[NORM_COLUMNS * sizeof(double)],
         out[NORM_COLUMNS * sizeof(double)];
-    for (int64_t strip = begin; strip < end; strip++) {
-        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
-        column_stats(s, first, n);
-        for (int64_t j = 0; j < n; j++) {
-            NormMean mean = norm_mean(s, s->mean[first + j]);
+    for (int64_t number = begin; number < end; number++) {
+        Strip t = strip_at(p, number);
+        column_stats(s, &t);
+        for (int64_t j = 0; j < t.columns; j++) {
+            int64_t c = t.first + j / p->length;
+            NormMean mean = norm_mean(s, s->mean[c]);
             norm_put(s, factor[0], j, mean.hi);
             norm_put(s, factor[1], j, mean.lo);
-            norm_put(s, factor[2], j, s->rstd[first + j] * norm_value(s, s->weight, first + j, 1.0));
-            norm_put(s, factor[3], j, norm_value(s, s->bias, first + j, 0.0));
+            norm_put(s, factor[2], j, s->rstd[c] * norm_value(s, s->weight, c, 1.0));
+            norm_put(s, factor[3], j, norm_value(s, s->bias, c, 0.0));
         }
         for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
+            int64_t at = strip_place(p, &t, i);
             char *y = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? y : out;
-            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, in);
-            s->k->column_scale(x, to, n, factor[0], factor[1], factor[2], factor[3]);
-            norm_store(s, to, y, n);
+            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, in);
+            s->k->column_scale(x, to, t.columns, factor[0], factor[1], factor[2], factor[3]);
+            norm_store(s, to, y, t.columns);
         }
     }
 }
 
-static void column_factors(const Norm *s, int64_t first, int64_t n, const double *sg, const double *sx, char (*factor)[1024]) {
-    double rows = (double)s->plan->samples;
-    for (int64_t j = 0; j < n; j++) {
-        double rstd = s->rstd[first + j], w = norm_value(s, s->weight, first + j, 1.0);
-        NormMean mean = norm_mean(s, s->mean[first + j]);
-        norm_put(s, factor[0], j, mean.hi);
-        norm_put(s, factor[1], j, mean.lo);
-        norm_put(s, factor[2], j, rstd * w);
-        norm_put(s, factor[3], j, -rstd * rstd * rstd * w * sx[j] / rows);
-        norm_put(s, factor[4], j, -rstd * w * sg[j] / rows);
-        if (s->dw) s->dw[first + j] = rstd * sx[j];
-        if (s->db) s->db[first + j] = sg[j];
+static void column_factors(const Norm *s, const Strip *t, const double *sg, const double *sx, char (*factor)[1024]) {
+    const NormPlan *p = s->plan;
+    double n = (double)(p->samples * p->length);
+    for (int64_t c = 0; c < t->channels; c++) {
+        int64_t channel = t->first + c;
+        double rstd = s->rstd[channel], w = norm_value(s, s->weight, channel, 1.0);
+        double g = over_segment(sg, p->length, c), gx = over_segment(sx, p->length, c);
+        NormMean mean = norm_mean(s, s->mean[channel]);
+        for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) {
+            norm_put(s, factor[0], j, mean.hi);
+            norm_put(s, factor[1], j, mean.lo);
+            norm_put(s, factor[2], j, rstd * w);
+            norm_put(s, factor[3], j, -rstd * rstd * rstd * w * gx / n);
+            norm_put(s, factor[4], j, -rstd * w * g / n);
+        }
+        if (s->dw) s->dw[channel] = rstd * gx;
+        if (s->db) s->db[channel] = g;
     }
 }
 
@@ -334,26 +363,28 @@ static void column_strips_grad(void *context, int64_t begin, int64_t end) {
     const NormPlan *p = s->plan;
     _Static_assert(NORM_COLUMNS * sizeof(double) == 1024, "a strip of factors");
     _Alignas(64) char factor[5][1024], zero[1024] = {0}, gs[1024], xs[1024], out[1024];
-    for (int64_t strip = begin; strip < end; strip++) {
-        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
-        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0};
+    for (int64_t number = begin; number < end; number++) {
+        Strip t = strip_at(p, number);
+        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0}, mean[NORM_COLUMNS];
+        for (int64_t j = 0; j < t.columns; j++) mean[j] = s->mean[t.first + j / p->length];
         for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
-            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs), n, s->mean + first, sg, sx);
+            int64_t at = strip_place(p, &t, i);
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
+            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs), t.columns, mean, sg,
+                              sx);
         }
-        column_factors(s, first, n, sg, sx, factor);
+        column_factors(s, &t, sg, sx, factor);
         for (int64_t i = 0; s->y && i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
+            int64_t at = strip_place(p, &t, i);
             char *dx = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? dx : out;
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
             if (p->training) {
-                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs);
-                s->k->column_grad(g, x, to, n, factor[0], factor[1], factor[2], factor[3], factor[4]);
+                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs);
+                s->k->column_grad(g, x, to, t.columns, factor[0], factor[1], factor[2], factor[3], factor[4]);
             } else {
-                s->k->column_scale(g, to, n, zero, zero, factor[2], zero);
+                s->k->column_scale(g, to, t.columns, zero, zero, factor[2], zero);
             }
-            norm_store(s, to, dx, n);
+            norm_store(s, to, dx, t.columns);
         }
     }
 }
@@ -405,8 +436,8 @@ Status amp_normalize(const Call *call) {
     s.weight = parameter(&s, call->in[1], &failed);
     s.bias = parameter(&s, call->in[2], &failed);
     int64_t per_row = call->in[0]->numel / s.rows, grain = GRAIN / (per_row + 1) + 1;
-    if (!failed && p->by_channels && p->length == 1) {
-        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+    if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
+        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
         amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips, &s);
     } else if (!failed) {
         amp_parallel_for(s.rows, grain, p->by_channels ? channel_rows : group_rows, &s);
@@ -447,8 +478,8 @@ Status amp_normalize_grad(const Call *call) {
         s.part = p->by_channels ? NULL : (char *)(scratch + 2 * sums);
     }
     int64_t per_row = s.rows ? call->in[1]->numel / s.rows : 0;
-    if (!failed && p->by_channels && p->length == 1) {
-        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+    if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
+        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
         amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips_grad, &s);
     } else if (!failed && p->by_channels) {
         amp_parallel_for(s.rows, GRAIN / (per_row + 1) + 1, channel_grad, &s);

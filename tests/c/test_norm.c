@@ -151,6 +151,25 @@ static const NormPlan plans[] = {
     {.samples = 5, .groups = 1, .channels = 7, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 40, .groups = 1, .channels = 33, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 2, .groups = 1, .channels = 2100, .length = 1, .eps = 1e-2},
+    {.samples = 7,
+     .groups = 1,
+     .channels = 70,
+     .length = 4,
+     .eps = 1e-5,
+     .momentum = 0.1,
+     .by_channels = true,
+     .centered = true,
+     .training = true},
+    {.samples = 5, .groups = 1, .channels = 9, .length = 16, .eps = 1e-5, .by_channels = true, .centered = true},
+    {.samples = 5,
+     .groups = 1,
+     .channels = 3,
+     .length = 17,
+     .eps = 1e-5,
+     .momentum = 0.1,
+     .by_channels = true,
+     .centered = true,
+     .training = true},
     {.samples = 700, .groups = 1, .channels = 5, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 350, .groups = 2, .channels = 3, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 3, .groups = 2, .channels = 3, .length = 5, .eps = 1e-5, .centered = true},
@@ -253,6 +272,14 @@ static void test_nothing(void) {
         .nin = 4, .nout = 3, .extra = &plan, .in = {view(&x), view(&x), view(&stats)}, .out = {view(&x), view(&w), NULL}};
     CHECK(amp_cpu_backend.normalize(&call) == AMP_OK && amp_cpu_backend.normalize_grad(&grad) == AMP_OK, "slots");
     CHECK(get(&w, 0) == 0 && get(&w, 2) == 0, "gradient of no samples");
+    plan = (NormPlan){.samples = 2, .groups = 1, .channels = 3, .length = 0, .eps = 1e-5, .by_channels = true, .training = true};
+    rows[1] = 3;
+    Array more = make(AMP_FLOAT64, 2, rows, DENSE);
+    fill_uniform(&w, 1, 2);
+    call.out[1] = view(&more), grad.in[2] = view(&more);
+    CHECK(amp_cpu_backend.normalize(&call) == AMP_OK && amp_cpu_backend.normalize_grad(&grad) == AMP_OK, "no elements");
+    CHECK(get(&w, 0) == 0 && get(&w, 2) == 0, "gradient of no elements");
+    free(more.memory);
     free(x.memory), free(w.memory), free(stats.memory);
 }
 
