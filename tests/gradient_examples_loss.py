@@ -23,6 +23,12 @@ def ctc(steps, targets, lengths):
 
 
 EXAMPLES = {
+    "cross_entropy_rows": [
+        *each(lambda x, reduction: F.cross_entropy(x, ints(1, -100, 3), reduction=reduction), X),
+        *each(F.cross_entropy, X, target=ints(1, 2, 3), weight=WEIGHT, ignore_index=2, label_smoothing=0.3),
+        *each(F.cross_entropy, spaced(2, 3, 1, 2), target=ints([[1, 0]], [[2, 2]]), ignore_index=2, label_smoothing=0.2),
+        Example(lambda x: F.cross_entropy(x, torch.tensor(2), WEIGHT), (spaced(4),)),
+    ],
     "kl_div": [
         Example(lambda x, t, r=r, logs=logs: F.kl_div(x, t, reduction=r, log_target=logs), (X, POSITIVE))
         for r in ("batchmean", "sum", "none")

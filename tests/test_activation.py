@@ -1,5 +1,6 @@
 """Activations and the dropouts: values and slopes against NumPy float64, in place, special values, PyTorch's masks for a seed, errors."""
 
+import math
 import warnings
 
 import numpy as np
@@ -291,3 +292,23 @@ def test_prelu_module():
     m = nn.PReLU(3, 0.5)
     assert m.state_dict()["weight"].tolist() == [0.5] * 3 and m(-ONES).tolist() == [[-0.5] * 3] * 2
     assert tuple(nn.Softmax2d()(torch.randn(3, 4, 5)).sum(-3).shape) == (4, 5)
+
+
+def test_float32_activations_over_the_whole_range():
+    """GELU and SiLU are computed in float32: relative errors of a few units even where the result is tiny, and no overflow on the way."""
+    x = np.concatenate([np.linspace(-14, 14, 4001), [-3e38, 3e38, 1e-38, -1e-38, -88, -100]]).astype(np.float32)
+    exact = x.astype(np.float64)
+    tail = np.array([math.erfc(abs(v) * math.sqrt(0.5)) / 2 for v in exact])
+    density = np.exp(-np.minimum(exact * exact, 1400) / 2) / math.sqrt(2 * math.pi)
+    small = np.exp(-np.abs(exact))
+    logistic = np.where(x > 0, 1, small) / (1 + small)
+    wants = {
+        F.gelu: (np.where(x > 0, exact * (1 - tail), exact * tail), np.where(x > 0, 1 - tail, tail) + np.clip(exact, -40, 40) * density),
+        F.silu: (exact * logistic, logistic * (1 + np.clip(exact, -200, 200) * np.where(x > 0, small, 1) / (1 + small))),
+    }
+    for function, (value, slope) in wants.items():
+        t = torch.tensor(x).requires_grad_()
+        y = function(t)
+        np.testing.assert_allclose(y.detach().double().numpy(), value, rtol=8 * 2.0**-24, atol=1e-44)
+        (fast,) = torch.autograd.grad(y, t, torch.ones(len(x)))
+        np.testing.assert_allclose(fast.double().numpy(), slope, rtol=8 * 2.0**-24, atol=4e-7)

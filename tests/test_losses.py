@@ -272,3 +272,76 @@ def test_warnings():
         F.kl_div(X, Y)
     with pytest.warns(UserWarning, match="will be deprecated"):
         assert F.soft_margin_loss(X, Y, size_average=False).item() == F.soft_margin_loss(X, Y, reduction="sum").item()
+
+
+def entropy_oracle(x, t, weight, ignore, smoothing):
+    """Losses per row, and the gradient of their sum, of (B, C, R) logits in float64."""
+    logp = x - x.max(1, keepdims=True)
+    logp -= np.log(np.exp(logp).sum(1, keepdims=True))
+    w = np.ones(x.shape[1]) if weight is None else weight
+    kept = (t != ignore)[:, None]
+    one_hot = np.moveaxis(np.eye(x.shape[1])[np.where(kept[:, 0], t, 0)], -1, 1)
+    share = ((1 - smoothing) * one_hot + smoothing / x.shape[1]) * w[:, None] * kept
+    return -(share * logp).sum(1), np.exp(logp) * share.sum(1, keepdims=True) - share, (w[np.where(kept[:, 0], t, 0)] * kept[:, 0]).sum()
+
+
+@given(
+    st.tuples(st.integers(1, 3), st.sampled_from([1, 2, 7, 64, 300]), st.integers(1, 3)),
+    st.sampled_from(["float16", "bfloat16", "float32", "float64"]),
+    st.sampled_from(["none", "sum", "mean"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.2, 1.0]),
+    st.sampled_from(["dense", "transposed", "spaced"]),
+    st.integers(0, 2**31),
+)
+@settings(max_examples=60, deadline=None)
+def test_cross_entropy_of_class_numbers(shape, dtype, reduction, weighted, smoothing, layout, seed):
+    rng = np.random.default_rng(seed)
+    kind = getattr(torch, dtype)
+    x = torch.tensor(rng.uniform(-8, 8, shape)).to(kind)
+    x = {
+        "dense": lambda: x,
+        "transposed": lambda: x.transpose(0, 2).contiguous().transpose(0, 2),
+        "spaced": lambda: torch.cat([x, x], 1)[:, ::2] if shape[1] % 2 == 0 else x,
+    }[layout]().requires_grad_()
+    weight = torch.tensor(rng.uniform(0.25, 2, shape[1])).to(kind) if weighted else None
+    t = rng.integers(0, shape[1], (shape[0], shape[2]))
+    t[0, 0] = -1
+    rows, slope, divisor = entropy_oracle(
+        x.detach().double().numpy(), t, None if weight is None else weight.double().numpy(), -1, smoothing
+    )
+    loss = F.cross_entropy(x, torch.tensor(t), weight, ignore_index=-1, reduction=reduction, label_smoothing=smoothing)
+    assert loss.dtype is kind and loss.grad_fn.name() == "NllLossBackward0"
+    if divisor == 0 and reduction == "mean":
+        assert math.isnan(loss.item())
+        return
+    by = divisor if reduction == "mean" else 1.0
+    want = rows if reduction == "none" else rows.sum() / by
+    np.testing.assert_allclose(loss.detach().double().numpy(), want, rtol=EPS[dtype], atol=EPS[dtype])
+    (fast,) = torch.autograd.grad(loss.sum(), x, retain_graph=True)
+    (plain,) = torch.autograd.grad(loss.sum(), x, create_graph=True)
+    bound = EPS[dtype] * max(1.0, 1.0 / by)
+    for gradient in (fast, plain.detach()):
+        np.testing.assert_allclose(gradient.double().numpy(), slope / by, rtol=EPS[dtype], atol=bound)
+
+
+def test_cross_entropy_keeps_no_probabilities():
+    """The loss holds the logits and three numbers per row; a weight that learns still gets its gradient."""
+    x, t = torch.randn(64, 1000, requires_grad=True), torch.arange(64)
+    before = torch.cpu.memory_allocated()
+    loss = F.cross_entropy(x, t)
+    assert torch.cpu.memory_allocated() - before < 64 * 1000  # bytes: a quarter of the logits
+    loss.backward()
+    w = torch.ones(1000, requires_grad=True)
+    F.cross_entropy(x, t, w, label_smoothing=0.1, reduction="sum").backward()
+    p = torch.log_softmax(x.detach(), 1).double().numpy()
+    want = -(p[np.arange(64), np.arange(64)] * 0.9)
+    np.testing.assert_allclose(w.grad.double().numpy()[:64], want - 1e-4 * p.sum(0)[:64], rtol=1e-5)
+
+
+def test_cross_entropy_leaves_masked_classes_alone():
+    """A logit of -inf takes no part and gets exactly no gradient, also under a loss scale."""
+    x = torch.tensor([[0.0, -math.inf, 1.0], [-math.inf, -math.inf, 2.0]], requires_grad=True)
+    (F.cross_entropy(x, torch.tensor([0, 2])) * 65536).backward()
+    gradient = x.grad.numpy()
+    assert gradient[0, 1] == 0.0 and (gradient[1] == 0.0).all() and np.isfinite(gradient).all()

@@ -36,6 +36,10 @@ def _index_put(
     accumulate: _bool = False
 ) -> Tensor: ...
 def _max_pool_grad(grad: Tensor, indices: Tensor | _Number, size: _Ints) -> Tensor: ...
+def _nll_loss(
+    input: Tensor, target: Tensor | _Number, weight: Tensor | _Number | None, ignore_index: _int, reduction: _int,
+    label_smoothing: _float
+) -> Tensor: ...
 def _norm_channels(
     input: Tensor, weight: Tensor | _Number | None, bias: Tensor | _Number | None,
     running_mean: Tensor | _Number | None, running_var: Tensor | _Number | None, training: _bool, momentum: _float,

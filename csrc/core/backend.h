@@ -135,6 +135,12 @@ typedef struct Backend {
     /* softmax, log_softmax along `dims` (one bit): out[0] from in[0], bits: in == out or out FLOAT32 from 16-bit in.
      * softmax_grad, log_softmax_grad: in[0] = grad, in[1] = output, out[0] = input's gradient. */
     Slot softmax;
+    /* Cross entropy of class numbers along `dims` (one bit). in[0] = logits, any floating dtype and strides; the rest dense: in[1] int64 class
+     * per row (AMP_BAD_INDEX), in[2] FLOAT64 weight per class or NULL; num[0] = class that counts for nothing, num[1] = share spread over all
+     * classes. out[0] FLOAT64 loss per row, weighted; out[1] FLOAT64 (2, rows): largest logit, sum of exp(logit - largest). */
+    Slot cross_entropy;
+    /* The same inputs, in[3] = what out[1] was, in[4] FLOAT64: gradient per row, or one for all. out[0] = the logits' gradient. */
+    Slot cross_entropy_grad;
     /* extra = NormPlan*. in[0] and out[0] dense, any floating dtypes; in[1] weight, in[2] bias (1-d, any floating dtype, or NULL);
      * out[0] = (in[0] - mean) rstd weight + bias; out[1] FLOAT64, dense, per row: mean, rstd = 1 / sqrt(var + eps), and, if it has room, the
      * biased variance. list: by channels, the running mean and variance (or none): written in training, else read. */

@@ -17,6 +17,34 @@ AMP_FN double amp_exp_core(double x) {
     return amp_bits_f64(amp_f64_bits(p) + (amp_f64_bits(t) << 52));
 }
 
+/* 2^24 exp(x + rest) in float32 for x <= 71 and a rest far below 1: the inner loop of the softmax family and of the normal distribution.
+ * Relative error below 1.5 * 2^-24; the factor keeps results that would be denormal normal, and is taken out by what the result is
+ * multiplied with anyway. Below x = -104, where exp(x) rounds to 0, exactly 0; NaN stays NaN.
+ *   x = k ln 2 + r as above;  adding 1.5 * 2^23 + 127 + 24 leaves the exponent field of 2^(k + 24) in the low mantissa bits
+ *   exp(r) = 1 + (r + r^2 q(r)), q a minimax polynomial on |r| <= ln 2 / 2 */
+#define AMP_EXP_F32_TIMES_2P24(x, add_rest) \
+    const float low = -104.0f, round = 0x1.8p23f + 151.0f; \
+    float c = x < low ? low : x, t = c * 0x1.715476p+0f + round, k = t - round; \
+    float r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f add_rest, r2 = r * r; \
+    float q = (0x1.fffffcp-2f + r * 0x1.555492p-3f) + r2 * ((0x1.5558f2p-5f + r * 0x1.123a2p-7f) + r2 * 0x1.6a23cep-10f); \
+    float v = (1.0f + (r + r2 * q)) * amp_bits_f32(amp_f32_bits(t) << 23); \
+    return x < low ? 0.0f : v;
+AMP_FN float amp_exp_f32_times_2p24(float x){AMP_EXP_F32_TIMES_2P24(x, )} AMP_FN
+    float amp_exp_sum_f32_times_2p24(float x, float rest){AMP_EXP_F32_TIMES_2P24(x, +rest)}
+
+/* The tails of the normal distribution in float32, for s = |x| up to 15 (beyond 14.5 they are 0): *density = 2^24 exp(-s^2 / 2), and
+ * the result times that is 2^24 P(X > s). Relative errors below 5 * 2^-24: s^2 is taken in two parts, the first of which is exact.
+ *   P(X > s) = exp(-s^2 / 2) t p(t), t = 1 / (1 + s / sqrt 8), p a minimax polynomial in u, which is t brought to [-1, 1] */
+AMP_FN float amp_normal_tail_f32(float s, float *density) {
+    float high = amp_bits_f32(amp_f32_bits(s) & 0xfffff000u), rest = (s - high) * (s + high) * -0.5f;
+    float t = 1.0f / (1.0f + s * 0.35355338f), u = t * 2.3771236f - 1.3771236f, u2 = u * u, u4 = u2 * u2;
+    float a = (0x1.234480p-2f + u * 0x1.4f3cf2p-3f) + u2 * (0x1.a94378p-5f + u * 0x1.a21c50p-9f);
+    float b = (-0x1.a102c0p-9f + u * -0x1.67cdeap-12f) + u2 * (0x1.4b6a16p-12f + u * 0x1.659372p-18f);
+    float c = (-0x1.336dc0p-15f + u * 0x1.bd2df0p-19f) + u2 * 0x1.a933e6p-19f;
+    *density = amp_exp_sum_f32_times_2p24(high * high * -0.5f, rest);
+    return t * (a + u4 * (b + u4 * c));
+}
+
 /* Selects keep NaN: a comparison with NaN is false. */
 AMP_FN double amp_clip(double x, double low, double high) {
     x = x < low ? low : x;

@@ -37,7 +37,11 @@ AMP_FN float amp_f32_erfc(float x) { return (float)amp_erfc_wide((double)x); }
 AMP_FN float amp_f32_erfinv(float x) { return (float)amp_erfinv((double)x); }
 AMP_FN float amp_f32_tanh(float x) { return (float)amp_tanh_wide((double)x); }
 AMP_FN float amp_f32_sigmoid(float x) { return (float)amp_sigmoid_wide((double)x); }
-AMP_FN float amp_f32_silu(float x) { return (float)((double)x / (1.0 + amp_exp_wide(-(double)x))); }
+/* In float32, from e = exp(-|x|): the logistic function is 1 / (1 + e) or e / (1 + e). Its error stays below 4 * 2^-24; -inf gives NaN. */
+AMP_FN float amp_f32_silu(float x) {
+    float e = amp_exp_f32_times_2p24(-fabsf(x)), share = 1.0f / (1.0f + e * 0x1p-24f);
+    return x * ((x > 0 ? 1.0f : e) * share) * (x > 0 ? 1.0f : 0x1p-24f);
+}
 AMP_FN float amp_f32_elu(float x, float alpha) { return x < 0 ? (float)((double)alpha * amp_expm1_wide((double)x)) : x; }
 AMP_FN float amp_f32_selu(float x) {
     double v = (double)x, low = 1.6732632423543772 * amp_expm1_wide(v);
@@ -58,8 +62,10 @@ AMP_FN float amp_f32_xlogy(float x, float y) {
 }
 AMP_FN float amp_f32_glu(float x, float gate) { return (float)((double)x * amp_sigmoid_wide((double)gate)); }
 AMP_FN float amp_f32_silu_grad(float g, float x) {
-    double v = (double)x, s = amp_sigmoid_wide(v);
-    return (float)((double)g * (s * (1.0 + v * (1.0 - s))));
+    float e = amp_exp_f32_times_2p24(-fabsf(x)) * 0x1p-24f, share = 1.0f / (1.0f + e), far = x > 200.0f ? 200.0f : x;
+    far = far < -200.0f ? -200.0f : far;
+    float one = x > 0 ? share : e * share, other = x > 0 ? e * share : share;
+    return g * (one * (1.0f + far * other));
 }
 /* mish(x) = x tanh(log(1 + e)), e = exp(x):  tanh = n / (n + 2) with n = e (e + 2); above 100 it is 1. */
 AMP_FN float amp_f32_mish(float x) {
@@ -127,17 +133,20 @@ AMP_FN double amp_f64_softplus(double x, double beta, double threshold) {
  * u = sqrt(2/pi) (x + 0.044715 x^3); the sigmoid does not cancel for negative x. */
 AMP_FN double amp_gelu_inner(double x) { return 0.7978845608028654 * (x + 0.044715 * x * x * x); }
 AMP_FN double amp_gelu_inner_slope(double x) { return 0.7978845608028654 * (1.0 + 3 * 0.044715 * x * x); }
+/* In float32: x P(X < x) = max(x, 0) - |x| P(X > |x|); -inf gives NaN. */
 AMP_FN float amp_f32_gelu(float x) {
-    double v = (double)x;
-    return (float)(v * 0.5 * amp_erfc_wide(v * -0.7071067811865476));
+    float size = fabsf(x), s = size > 15.0f ? 15.0f : size, density, tail = amp_normal_tail_f32(s, &density);
+    float less = (x > 0 ? s : size) * tail * density * 0x1p-24f;
+    return (x > 0 ? x : 0.0f) - less;
 }
 AMP_FN float amp_f32_gelu_tanh(float x) {
     double v = (double)x;
     return (float)(v * amp_sigmoid_wide(2.0 * amp_gelu_inner(v)));
 }
 AMP_FN float amp_f32_gelu_grad(float g, float x) {
-    double v = (double)x, phi = 0.5 * amp_erfc_wide(v * -0.7071067811865476);
-    return (float)((double)g * (phi + v * 0.3989422804014327 * amp_exp_wide(-0.5 * v * v)));
+    float size = fabsf(x), s = size > 15.0f ? 15.0f : size, density, tail = amp_normal_tail_f32(s, &density);
+    float h = (s * 0.3989423f - tail) * density * 0x1p-24f; /* |x| density - P(X > |x|) */
+    return g * (x > 0 ? 1.0f + h : -h);
 }
 AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {
     double v = (double)x, u = 2.0 * amp_gelu_inner(v), s = amp_sigmoid_wide(u), other = amp_sigmoid_wide(-u);

@@ -9,9 +9,9 @@
 #include "norm.h"
 #include "recurrent.h"
 #include "reduce.h"
+#include "softmax.h"
 #include "sort.h"
 
-Status amp_softmax(const Call *call);
 Status amp_gemm(const Call *call);
 Status amp_attention(const Call *call);
 Status amp_attention_backward(const Call *call);

@@ -38,6 +38,10 @@ static void sum_row(const Table *t, const NormKernels *k, int compute, int64_t r
         memset(out, 0, (size_t)(t->width * item));
         return;
     }
+    if (n == 1) {
+        memcpy(out, t->in + t->order[first] * t->width * item, (size_t)(t->width * item));
+        return;
+    }
     _Alignas(64) double sum[STRIP];
     _Alignas(64) char buffer[STRIP * sizeof(double)];
     for (int64_t at = 0; at < t->width; at += STRIP) {
@@ -45,7 +49,7 @@ static void sum_row(const Table *t, const NormKernels *k, int compute, int64_t r
         memset(sum, 0, (size_t)m * sizeof *sum);
         for (int64_t i = first; i < first + n; i++) {
             const char *g = norm_load(t->dtype, t->in + (t->order[i] * t->width + at) * item, m, compute, buffer);
-            k->add_each(g, g, m, 0.0, 0.0, NULL, sum);
+            k->add(g, m, sum);
         }
         for (int64_t j = 0; t->by_frequency && j < m; j++) sum[j] /= (double)n;
         amp_convert(AMP_FLOAT64, (const char *)sum, sizeof *sum, t->dtype, out + at * item, item, m);

@@ -1,13 +1,15 @@
 /* The normalisation slots: walks over rows of elements that share their statistics.
  *
  * By groups (layer, RMS and group normalisation): a row is one piece of memory, `channels` segments of `length` elements with a weight
- * each. By channels (batch normalisation): a row is one segment of every sample; segments of one element are taken as columns.
+ * each. By channels (batch normalisation): a row is one segment of every sample; short segments are taken as columns.
  *
  *     groups    [ segment | segment | .. ] [ segment | ..     channels  [ c0 | c1 | c2 ] [ c0 | c1 | c2 ]  one row per c
  *                       row 0                  row 1                      sample 0         sample 1
  *
- * Statistics are sums in float64 of x - shift and its square, with the row's first element as the shift: since that element takes part in
- * the variance, its distance from the mean is below sqrt(n) deviations, and the difference of sums loses no more than a factor n. */
+ * Statistics are sums of x - shift and its square. The quick sums take an average of some elements as the shift and stand where that was
+ * near the mean: then the variance is no small difference. Else, and where the compute format's range was left, the sums are formed again
+ * in float64 with the row's first element as the shift: since that element takes part in the variance, its distance from the mean is
+ * below sqrt(n) deviations, and the difference of sums loses no more than a factor n. */
 #include "norm.h"
 
 #include <math.h>
@@ -23,6 +25,43 @@ static double first_value(const Norm *s, const char *x) {
     return isfinite(v) ? v : 0.0;
 }
 
+/* The average of the first elements, as a number of the compute format; 0 if it is none. */
+static double rough_mean(const Norm *s, const char *x, int64_t n) {
+    int64_t some = n / 8 > 64 ? n / 8 : n < 64 ? n : 64;
+    double v = norm_mean(s, norm_total(s, x, some) / (double)some).hi;
+    return isfinite(v) ? v : 0.0;
+}
+
+/* Whether a sum of products formed in the compute format stayed in its range. */
+static bool in_range(double sum) { return fabs(sum) > 1e-20 && isfinite(sum); }
+
+/* Whether the difference of n quick sums keeps its leading bits. */
+static bool good_moments(const Norm *s, const double *sums, double n) {
+    return in_range(sums[1]) && (!s->plan->centered || sums[0] * sums[0] / n < 0.9 * sums[1]);
+}
+
+/* Sums over one piece of memory; returns the shift. */
+static double row_sums(const Norm *s, const char *x, int64_t n, double *sums) {
+    bool centered = s->plan->centered;
+    double shift = centered ? rough_mean(s, x, n) : 0.0;
+    sums[0] = sums[1] = 0.0;
+    norm_quick_moments(s, x, n, shift, sums);
+    if (good_moments(s, sums, (double)n)) return shift;
+    shift = centered ? first_value(s, x) : 0.0;
+    sums[0] = sums[1] = 0.0;
+    norm_moments(s, x, n, shift, sums);
+    return shift;
+}
+
+/* sums[0] = sum of g w, sums[1] = sum of g w (x - mean) over one piece of memory; w may be NULL. */
+static void row_dots(const Norm *s, const char *g, const char *x, int64_t n, const NormMean *mean, const char *w, double *sums) {
+    sums[0] = sums[1] = 0.0;
+    norm_quick_dots(s, g, x, n, mean, w, sums);
+    if (in_range(sums[1]) && isfinite(sums[0])) return;
+    sums[0] = sums[1] = 0.0;
+    norm_dots_each(s, g, x, n, mean->value, w, sums);
+}
+
 /* From sums over n elements. */
 static void finish_row(const Norm *s, int64_t row, const double *sums, double n, double shift) {
     double at = sums[0] / n, var = (sums[1] - sums[0] * at) / n;
@@ -34,6 +73,8 @@ static void finish_row(const Norm *s, int64_t row, const double *sums, double n,
 }
 
 /* ---- by groups ---- */
+
+enum { FEW_ROWS = 8 };
 
 /* A short row of another format is converted once, not once per pass. `copy` becomes what the passes then work on. */
 static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const char **g, int64_t n,
@@ -58,8 +99,7 @@ static void group_rows(void *context, int64_t begin, int64_t end) {
         const char *x = given->x + row * n * given->x_item;
         char *y = given->y + row * n * given->y_item;
         const Norm *s = convert_row(given, &copy, &x, NULL, n, buffer);
-        double shift = p->centered ? first_value(s, x) : 0.0, sums[2] = {0, 0};
-        norm_moments(s, x, n, shift, sums);
+        double sums[2], shift = row_sums(s, x, n, sums);
         finish_row(s, row, sums, (double)n, shift);
         NormMean mean = norm_mean(s, s->mean[row]);
         int64_t first = row % p->groups * p->channels;
@@ -75,8 +115,15 @@ static void group_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* dx = rstd (g w - (sum g w + xhat sum g w xhat) / n), xhat = (x - mean) rstd; dw and db: this block's sums, or NULL. */
-static void group_row_grad(const Norm *given, int64_t row, double *dw, double *db) {
+/* dx = rstd g w + (q (x - mean) + r), from the row's dots. */
+static void row_factors(const Norm *s, int64_t row, const double *sums, int64_t n, double *q, double *r) {
+    double rstd = s->rstd[row];
+    *q = -rstd * rstd * rstd * sums[1] / (double)n;
+    *r = s->plan->centered ? -rstd * sums[0] / (double)n : 0.0;
+}
+
+/* dx = rstd (g w - (sum g w + xhat sum g w xhat) / n), xhat = (x - mean) rstd; dw and db: sums of a few rows in the compute format, or NULL. */
+static void group_row_grad(const Norm *given, int64_t row, char *dw, char *db) {
     const NormPlan *p = given->plan;
     Norm copy;
     _Alignas(64) char buffer[2][NORM_CHUNK * sizeof(double)];
@@ -87,19 +134,27 @@ static void group_row_grad(const Norm *given, int64_t row, double *dw, double *d
     double rstd = s->rstd[row], sums[2] = {0, 0};
     NormMean mean = norm_mean(s, s->mean[row]);
     if (p->length == 1) {
-        norm_dots_each(s, g, x, n, mean.value, rstd, norm_at(s, s->weight, first), sums, dw ? dw + first : NULL,
-                       db ? db + first : NULL);
+        if (dx) row_dots(s, g, x, n, &mean, norm_at(s, s->weight, first), sums);
+        if (dx && dw && db) {
+            double q, r;
+            row_factors(s, row, sums, n, &q, &r);
+            norm_grad_add(s, g, x, dx, n, &mean, norm_at(s, s->weight, first), rstd, q, r, dw + first * s->item,
+                          db + first * s->item);
+            return;
+        }
+        if (dw || db) norm_add_each(s, g, x, n, &mean, rstd, dw ? dw + first * s->item : NULL, db ? db + first * s->item : NULL);
     }
     for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
-        double w = norm_value(s, s->weight, first + c, 1.0), part[2] = {0, 0};
-        norm_dots(s, g + c * p->length * s->g_item, x + c * p->length * s->x_item, p->length, mean.value, part);
+        double w = norm_value(s, s->weight, first + c, 1.0), part[2];
+        row_dots(s, g + c * p->length * s->g_item, x + c * p->length * s->x_item, p->length, &mean, NULL, part);
         sums[0] += w * part[0];
         sums[1] += w * part[1];
-        if (dw) dw[first + c] += rstd * part[1];
-        if (db) db[first + c] += part[0];
+        if (dw) norm_put(s, dw, first + c, norm_value(s, dw, first + c, 0.0) + rstd * part[1]);
+        if (db) norm_put(s, db, first + c, norm_value(s, db, first + c, 0.0) + part[0]);
     }
     if (!dx) return;
-    double q = -rstd * rstd * rstd * sums[1] / (double)n, r = p->centered ? -rstd * sums[0] / (double)n : 0.0;
+    double q, r;
+    row_factors(s, row, sums, n, &q, &r);
     if (p->length == 1) norm_grad_each(s, g, x, dx, n, &mean, norm_at(s, s->weight, first), rstd, q, r);
     for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
         double w = norm_value(s, s->weight, first + c, 1.0);
@@ -108,14 +163,23 @@ static void group_row_grad(const Norm *given, int64_t row, double *dw, double *d
     }
 }
 
-/* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. */
+/* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. Sums over a few
+ * rows are formed in the compute format, then go over to float64. */
 static void group_blocks(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
-    int64_t all = s->plan->groups * s->plan->channels;
+    int64_t all = s->plan->groups * s->plan->channels, few = FEW_ROWS * s->plan->groups;
     for (int64_t block = begin; block < end; block++) {
         double *dw = s->dw ? s->dw + block * all : NULL, *db = s->db ? s->db + block * all : NULL;
+        char *part = s->part ? s->part + block * 2 * all * s->item : NULL;
+        char *dw_part = dw ? part : NULL, *db_part = db ? part + all * s->item : NULL;
         int64_t from = s->rows * block / s->blocks, to = s->rows * (block + 1) / s->blocks;
-        for (int64_t row = from; row < to; row++) group_row_grad(s, row, dw, db);
+        for (int64_t row = from; row < to; row++) {
+            group_row_grad(s, row, dw_part, db_part);
+            if (!part || ((row - from + 1) % few && row + 1 < to)) continue;
+            if (dw) s->k->add(dw_part, all, dw);
+            if (db) s->k->add(db_part, all, db);
+            memset(part, 0, (size_t)(2 * all * s->item));
+        }
     }
 }
 
@@ -148,13 +212,25 @@ static void finish_channel(const Norm *s, int64_t c, const double *sums, double 
     s->rstd[c] = 1.0 / sqrt(s->var[c] + p->eps);
 }
 
+/* As row_sums, over a channel's segments. */
+static double channel_sums(const Norm *s, int64_t c, double *sums) {
+    const NormPlan *p = s->plan;
+    const char *x = s->x + c * p->length * s->x_item;
+    int64_t step = p->channels * p->length * s->x_item;
+    double shift = rough_mean(s, x, p->length);
+    for (int64_t i = 0; i < p->samples; i++) norm_quick_moments(s, x + i * step, p->length, shift, sums);
+    if (good_moments(s, sums, (double)(p->samples * p->length))) return shift;
+    shift = first_value(s, x);
+    sums[0] = sums[1] = 0.0;
+    for (int64_t i = 0; i < p->samples; i++) norm_moments(s, x + i * step, p->length, shift, sums);
+    return shift;
+}
+
 static void channel_rows(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
     const NormPlan *p = s->plan;
     for (int64_t c = begin; c < end; c++) {
-        double shift = p->training ? first_value(s, s->x + c * p->length * s->x_item) : 0.0, sums[2] = {0, 0};
-        for (int64_t i = 0; p->training && i < p->samples; i++)
-            norm_moments(s, s->x + (i * p->channels + c) * p->length * s->x_item, p->length, shift, sums);
+        double sums[2] = {0, 0}, shift = p->training ? channel_sums(s, c, sums) : 0.0;
         finish_channel(s, c, sums, shift);
         NormMean mean = norm_mean(s, s->mean[c]);
         double a = s->rstd[c] * norm_value(s, s->weight, c, 1.0), b = norm_value(s, s->bias, c, 0.0);
@@ -175,7 +251,10 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
         NormMean mean = norm_mean(s, s->mean[c]);
         for (int64_t i = 0; i < p->samples && (p->training || s->dw || s->db); i++) {
             int64_t at = (i * p->channels + c) * p->length;
-            norm_dots(s, s->g + at * s->g_item, s->x + at * s->x_item, p->length, mean.value, sums);
+            double part[2];
+            row_dots(s, s->g + at * s->g_item, s->x + at * s->x_item, p->length, &mean, NULL, part);
+            sums[0] += part[0];
+            sums[1] += part[1];
         }
         if (s->dw) s->dw[c] = rstd * sums[1];
         if (s->db) s->db[c] = sums[0];
@@ -190,23 +269,46 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- by channels, one element per segment: columns of a matrix ---- */
+/* ---- by channels with short segments: columns of a matrix ----
+ *
+ * A sample is a row; `length` columns side by side belong to one channel. Strips are whole channels, up to NORM_COLUMNS columns. */
 
-static void column_stats(const Norm *s, int64_t first, int64_t n) {
-    double shift[NORM_COLUMNS], sums[NORM_COLUMNS][2], s1[NORM_COLUMNS], s2[NORM_COLUMNS];
+enum { SHORT_SEGMENT = 16 };
+
+/* Channels and columns of a strip. */
+typedef struct Strip {
+    int64_t first, channels, columns;
+} Strip;
+
+static int64_t strip_channels(const NormPlan *p) { return NORM_COLUMNS / (p->length ? p->length : 1); }
+
+static Strip strip_at(const NormPlan *p, int64_t number) {
+    int64_t wide = strip_channels(p), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
+    return (Strip){first, n, n * p->length};
+}
+
+/* Where a strip lies in sample i, in elements. */
+static int64_t strip_place(const NormPlan *p, const Strip *t, int64_t i) { return (i * p->channels + t->first) * p->length; }
+
+static double over_segment(const double *columns, int64_t length, int64_t channel) {
+    double sum = 0.0;
+    for (int64_t l = 0; l < length; l++) sum += columns[channel * length + l];
+    return sum;
+}
+
+static void column_stats(const Norm *s, const Strip *t) {
+    double shift[NORM_COLUMNS], s1[NORM_COLUMNS] = {0}, s2[NORM_COLUMNS] = {0};
     const NormPlan *p = s->plan;
     _Alignas(64) char buffer[NORM_COLUMNS * sizeof(double)];
-    for (int64_t j = 0; j < n; j++) {
-        shift[j] = p->training ? first_value(s, s->x + (first + j) * s->x_item) : 0.0;
-        s1[j] = s2[j] = 0.0;
-    }
+    for (int64_t j = 0; j < t->columns; j++)
+        shift[j] = p->training ? first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
     for (int64_t i = 0; p->training && i < p->samples; i++) {
-        const char *x = norm_load(s->x_dtype, s->x + (i * p->channels + first) * s->x_item, n, s->compute, buffer);
-        s->k->column_moments(x, n, shift, s1, s2);
+        const char *x = norm_load(s->x_dtype, s->x + strip_place(p, t, i) * s->x_item, t->columns, s->compute, buffer);
+        s->k->column_moments(x, t->columns, shift, s1, s2);
     }
-    for (int64_t j = 0; j < n; j++) {
-        sums[j][0] = s1[j], sums[j][1] = s2[j];
-        finish_channel(s, first + j, sums[j], shift[j]);
+    for (int64_t c = 0; c < t->channels; c++) {
+        double sums[2] = {over_segment(s1, p->length, c), over_segment(s2, p->length, c)};
+        finish_channel(s, t->first + c, sums, shift[c * p->length]);
     }
 }
 
@@ -215,38 +317,44 @@ static void column_strips(void *context, int64_t begin, int64_t end) {
     const NormPlan *p = s->plan;
     _Alignas(64) char factor[4][NORM_COLUMNS * sizeof(double)], in[NORM_COLUMNS * sizeof(double)],
         out[NORM_COLUMNS * sizeof(double)];
-    for (int64_t strip = begin; strip < end; strip++) {
-        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
-        column_stats(s, first, n);
-        for (int64_t j = 0; j < n; j++) {
-            NormMean mean = norm_mean(s, s->mean[first + j]);
+    for (int64_t number = begin; number < end; number++) {
+        Strip t = strip_at(p, number);
+        column_stats(s, &t);
+        for (int64_t j = 0; j < t.columns; j++) {
+            int64_t c = t.first + j / p->length;
+            NormMean mean = norm_mean(s, s->mean[c]);
             norm_put(s, factor[0], j, mean.hi);
             norm_put(s, factor[1], j, mean.lo);
-            norm_put(s, factor[2], j, s->rstd[first + j] * norm_value(s, s->weight, first + j, 1.0));
-            norm_put(s, factor[3], j, norm_value(s, s->bias, first + j, 0.0));
+            norm_put(s, factor[2], j, s->rstd[c] * norm_value(s, s->weight, c, 1.0));
+            norm_put(s, factor[3], j, norm_value(s, s->bias, c, 0.0));
         }
         for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
+            int64_t at = strip_place(p, &t, i);
             char *y = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? y : out;
-            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, in);
-            s->k->column_scale(x, to, n, factor[0], factor[1], factor[2], factor[3]);
-            norm_store(s, to, y, n);
+            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, in);
+            s->k->column_scale(x, to, t.columns, factor[0], factor[1], factor[2], factor[3]);
+            norm_store(s, to, y, t.columns);
         }
     }
 }
 
-static void column_factors(const Norm *s, int64_t first, int64_t n, const double *sg, const double *sx, char (*factor)[1024]) {
-    double rows = (double)s->plan->samples;
-    for (int64_t j = 0; j < n; j++) {
-        double rstd = s->rstd[first + j], w = norm_value(s, s->weight, first + j, 1.0);
-        NormMean mean = norm_mean(s, s->mean[first + j]);
-        norm_put(s, factor[0], j, mean.hi);
-        norm_put(s, factor[1], j, mean.lo);
-        norm_put(s, factor[2], j, rstd * w);
-        norm_put(s, factor[3], j, -rstd * rstd * rstd * w * sx[j] / rows);
-        norm_put(s, factor[4], j, -rstd * w * sg[j] / rows);
-        if (s->dw) s->dw[first + j] = rstd * sx[j];
-        if (s->db) s->db[first + j] = sg[j];
+static void column_factors(const Norm *s, const Strip *t, const double *sg, const double *sx, char (*factor)[1024]) {
+    const NormPlan *p = s->plan;
+    double n = (double)(p->samples * p->length);
+    for (int64_t c = 0; c < t->channels; c++) {
+        int64_t channel = t->first + c;
+        double rstd = s->rstd[channel], w = norm_value(s, s->weight, channel, 1.0);
+        double g = over_segment(sg, p->length, c), gx = over_segment(sx, p->length, c);
+        NormMean mean = norm_mean(s, s->mean[channel]);
+        for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) {
+            norm_put(s, factor[0], j, mean.hi);
+            norm_put(s, factor[1], j, mean.lo);
+            norm_put(s, factor[2], j, rstd * w);
+            norm_put(s, factor[3], j, -rstd * rstd * rstd * w * gx / n);
+            norm_put(s, factor[4], j, -rstd * w * g / n);
+        }
+        if (s->dw) s->dw[channel] = rstd * gx;
+        if (s->db) s->db[channel] = g;
     }
 }
 
@@ -255,26 +363,28 @@ static void column_strips_grad(void *context, int64_t begin, int64_t end) {
     const NormPlan *p = s->plan;
     _Static_assert(NORM_COLUMNS * sizeof(double) == 1024, "a strip of factors");
     _Alignas(64) char factor[5][1024], zero[1024] = {0}, gs[1024], xs[1024], out[1024];
-    for (int64_t strip = begin; strip < end; strip++) {
-        int64_t first = strip * NORM_COLUMNS, left = p->channels - first, n = left < NORM_COLUMNS ? left : NORM_COLUMNS;
-        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0};
+    for (int64_t number = begin; number < end; number++) {
+        Strip t = strip_at(p, number);
+        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0}, mean[NORM_COLUMNS];
+        for (int64_t j = 0; j < t.columns; j++) mean[j] = s->mean[t.first + j / p->length];
         for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
-            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs), n, s->mean + first, sg, sx);
+            int64_t at = strip_place(p, &t, i);
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
+            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs), t.columns, mean, sg,
+                              sx);
         }
-        column_factors(s, first, n, sg, sx, factor);
+        column_factors(s, &t, sg, sx, factor);
         for (int64_t i = 0; s->y && i < p->samples; i++) {
-            int64_t at = i * p->channels + first;
+            int64_t at = strip_place(p, &t, i);
             char *dx = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? dx : out;
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, n, s->compute, gs);
+            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
             if (p->training) {
-                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, n, s->compute, xs);
-                s->k->column_grad(g, x, to, n, factor[0], factor[1], factor[2], factor[3], factor[4]);
+                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs);
+                s->k->column_grad(g, x, to, t.columns, factor[0], factor[1], factor[2], factor[3], factor[4]);
             } else {
-                s->k->column_scale(g, to, n, zero, zero, factor[2], zero);
+                s->k->column_scale(g, to, t.columns, zero, zero, factor[2], zero);
             }
-            norm_store(s, to, dx, n);
+            norm_store(s, to, dx, t.columns);
         }
     }
 }
@@ -326,8 +436,8 @@ Status amp_normalize(const Call *call) {
     s.weight = parameter(&s, call->in[1], &failed);
     s.bias = parameter(&s, call->in[2], &failed);
     int64_t per_row = call->in[0]->numel / s.rows, grain = GRAIN / (per_row + 1) + 1;
-    if (!failed && p->by_channels && p->length == 1) {
-        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+    if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
+        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
         amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips, &s);
     } else if (!failed) {
         amp_parallel_for(s.rows, grain, p->by_channels ? channel_rows : group_rows, &s);
@@ -338,14 +448,12 @@ Status amp_normalize(const Call *call) {
 }
 
 /* out <- the blocks' sums, added in order. */
-static void deliver(const double *sums, int64_t blocks, View *out) {
+static void deliver(double *sums, int64_t blocks, View *out) {
     int64_t n = out->numel;
-    for (int64_t j = 0; j < n; j++) {
-        double total = 0.0;
-        for (int64_t block = 0; block < blocks; block++) total += sums[block * n + j];
-        amp_convert(AMP_FLOAT64, (const char *)&total, 0, out->dtype,
-                    out->data + j * out->stride[0] * (int64_t)amp_itemsize(out->dtype), (int64_t)amp_itemsize(out->dtype), 1);
-    }
+    for (int64_t block = 1; block < blocks; block++)
+        for (int64_t j = 0; j < n; j++) sums[j] += sums[block * n + j];
+    amp_convert(AMP_FLOAT64, (const char *)sums, sizeof *sums, out->dtype, out->data,
+                out->stride[0] * (int64_t)amp_itemsize(out->dtype), n);
 }
 
 Status amp_normalize_grad(const Call *call) {
@@ -359,12 +467,19 @@ Status amp_normalize_grad(const Call *call) {
     s.weight = parameter(&s, call->in[3], &failed);
     s.blocks = p->by_channels ? 1 : s.rows / ROWS_PER_BLOCK < MAX_BLOCKS ? s.rows / ROWS_PER_BLOCK + 1 : MAX_BLOCKS;
     size_t sums = (size_t)s.blocks * (size_t)(p->channels * p->groups);
-    s.dw = dw ? calloc(sums + 1, sizeof *s.dw) : NULL;
-    s.db = db ? calloc(sums + 1, sizeof *s.db) : NULL;
-    failed |= (dw && !s.dw) || (db && !s.db);
+    /* From the tensors' pool: the C library would give this memory back to the system each time and fetch it page by page again. */
+    size_t room = dw || db ? 2 * sums * (sizeof *s.dw + (p->by_channels ? 0 : (size_t)s.item)) : 0;
+    double *scratch = room ? amp_host_alloc(AMP_CPU, room) : NULL;
+    failed |= room && !scratch;
+    if (scratch) {
+        memset(scratch, 0, room);
+        s.dw = dw ? scratch : NULL;
+        s.db = db ? scratch + sums : NULL;
+        s.part = p->by_channels ? NULL : (char *)(scratch + 2 * sums);
+    }
     int64_t per_row = s.rows ? call->in[1]->numel / s.rows : 0;
-    if (!failed && p->by_channels && p->length == 1) {
-        int64_t strips = (p->channels + NORM_COLUMNS - 1) / NORM_COLUMNS;
+    if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
+        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
         amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips_grad, &s);
     } else if (!failed && p->by_channels) {
         amp_parallel_for(s.rows, GRAIN / (per_row + 1) + 1, channel_grad, &s);
@@ -374,7 +489,6 @@ Status amp_normalize_grad(const Call *call) {
     if (!failed && dw) deliver(s.dw, s.blocks, dw);
     if (!failed && db) deliver(s.db, s.blocks, db);
     free(s.weight);
-    free(s.dw);
-    free(s.db);
+    if (scratch) amp_host_free(AMP_CPU, scratch, room);
     return failed ? AMP_NO_MEMORY : AMP_OK;
 }

@@ -9,27 +9,39 @@ typedef struct NormMean {
     double value, hi, lo;
 } NormMean;
 
-/* Runs of n dense values of one compute format, float or double; sums are float64. w, b, hi .. r: dense, of that format.
+/* Runs of n dense values of one compute format, float or double; sums are float64. w, b, hi .. r: dense, of that format. `quick` sums are
+ * formed by eights in the compute format, whose range they may leave: then they are not finite, or tiny.
  *
+ *   total         sum of x, quick
+ *   quick_moments as moments
+ *   quick_dots    as dots_each
+ *   add           sums[i] += x
  *   moments       sums[0] += sum of x - shift, sums[1] += sum of (x - shift)^2
  *   scale         y = (x - mean) a + b
  *   scale_each    y = (x - mean) a w[i] + b[i]; w and b may be NULL
  *   dots          sums[0] += sum of g, sums[1] += sum of g (x - mean)
  *   dots_each     the same with g w[i] for g; w may be NULL
- *   add_each      dw[i] += g (x - mean) rstd, db[i] += g
+ *   add_each      dw[i] += g (x - mean) rstd, db[i] += g; dw and db of the compute format, or NULL
  *   grad          dx = p g + (q (x - mean) + r)
  *   grad_each     the same with g w[i] for g; w may be NULL
+ *   grad_add      grad_each with p = rstd, and add_each
  *   column_*      the same where every element has a mean and factors of its own */
 typedef struct NormKernels {
+    double (*total)(const char *x, int64_t n);
+    void (*quick_moments)(const char *x, int64_t n, double shift, double *sums);
+    void (*quick_dots)(const char *g, const char *x, int64_t n, const NormMean *mean, const char *w, double *sums);
+    void (*add)(const char *x, int64_t n, double *sums);
     void (*moments)(const char *x, int64_t n, double shift, double *sums);
     void (*scale)(const char *x, char *y, int64_t n, const NormMean *mean, double a, double b);
     void (*scale_each)(const char *x, char *y, int64_t n, const NormMean *mean, double a, const char *w, const char *b);
     void (*dots)(const char *g, const char *x, int64_t n, double mean, double *sums);
     void (*dots_each)(const char *g, const char *x, int64_t n, double mean, const char *w, double *sums);
-    void (*add_each)(const char *g, const char *x, int64_t n, double mean, double rstd, double *dw, double *db);
+    void (*add_each)(const char *g, const char *x, int64_t n, const NormMean *mean, double rstd, char *dw, char *db);
     void (*grad)(const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, double p, double q, double r);
     void (*grad_each)(const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, const char *w, double p, double q,
                       double r);
+    void (*grad_add)(const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, const char *w, double rstd,
+                     double q, double r, char *dw, char *db);
     void (*column_moments)(const char *x, int64_t n, const double *shift, double *s, double *s2);
     void (*column_scale)(const char *x, char *y, int64_t n, const char *hi, const char *lo, const char *a, const char *b);
     void (*column_dots)(const char *g, const char *x, int64_t n, const double *mean, double *s, double *sx);

@@ -17,6 +17,7 @@ typedef struct Norm {
     char *weight, *bias;                    /* dense, compute format, or NULL */
     double *mean, *rstd, *var;              /* per row; var may be NULL */
     double *dw, *db;                        /* sums per block and channel, or NULL */
+    char *part;                             /* compute format: of dw and db, what few rows of a block add up to, or NULL */
     const View *running_mean, *running_var; /* or NULL */
 } Norm;
 
@@ -61,6 +62,22 @@ NORM_FN void norm_moments(const Norm *s, const char *x, int64_t n, double shift,
     NORM_BUFFER(xs);
     NORM_PIECES s->k->moments(NORM_X(x), m, shift, sums);
 }
+NORM_FN double norm_total(const Norm *s, const char *x, int64_t n) {
+    double sum = 0.0;
+    NORM_BUFFER(xs);
+    NORM_PIECES sum += s->k->total(NORM_X(x), m);
+    return sum;
+}
+NORM_FN void norm_quick_moments(const Norm *s, const char *x, int64_t n, double shift, double *sums) {
+    NORM_BUFFER(xs);
+    NORM_PIECES s->k->quick_moments(NORM_X(x), m, shift, sums);
+}
+NORM_FN void norm_quick_dots(const Norm *s, const char *g, const char *x, int64_t n, const NormMean *mean, const char *w,
+                             double *sums) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_PIECES s->k->quick_dots(NORM_G(g), NORM_X(x), m, mean, norm_at(s, w, at), sums);
+}
 NORM_FN void norm_scale(const Norm *s, const char *x, char *y, int64_t n, const NormMean *mean, double a, double b) {
     NORM_BUFFER(xs);
     NORM_BUFFER(out);
@@ -78,20 +95,16 @@ NORM_FN void norm_scale_each(const Norm *s, const char *x, char *y, int64_t n, c
         norm_store(s, NORM_TO(y), y + at * s->y_item, m);
     }
 }
-NORM_FN void norm_dots(const Norm *s, const char *g, const char *x, int64_t n, double mean, double *sums) {
+NORM_FN void norm_dots_each(const Norm *s, const char *g, const char *x, int64_t n, double mean, const char *w, double *sums) {
     NORM_BUFFER(xs);
     NORM_BUFFER(gs);
-    NORM_PIECES s->k->dots(NORM_G(g), NORM_X(x), m, mean, sums);
+    NORM_PIECES s->k->dots_each(NORM_G(g), NORM_X(x), m, mean, norm_at(s, w, at), sums);
 }
-NORM_FN void norm_dots_each(const Norm *s, const char *g, const char *x, int64_t n, double mean, double rstd, const char *w,
-                            double *sums, double *dw, double *db) {
+NORM_FN void norm_add_each(const Norm *s, const char *g, const char *x, int64_t n, const NormMean *mean, double rstd, char *dw,
+                           char *db) {
     NORM_BUFFER(xs);
     NORM_BUFFER(gs);
-    NORM_PIECES {
-        const char *gm = NORM_G(g), *xm = NORM_X(x);
-        s->k->dots_each(gm, xm, m, mean, norm_at(s, w, at), sums);
-        if (dw || db) s->k->add_each(gm, xm, m, mean, rstd, dw ? dw + at : NULL, db ? db + at : NULL);
-    }
+    NORM_PIECES s->k->add_each(NORM_G(g), NORM_X(x), m, mean, rstd, dw ? dw + at * s->item : NULL, db ? db + at * s->item : NULL);
 }
 NORM_FN void norm_grad(const Norm *s, const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, double p, double q,
                        double r) {
@@ -110,6 +123,17 @@ NORM_FN void norm_grad_each(const Norm *s, const char *g, const char *x, char *d
     NORM_BUFFER(out);
     NORM_PIECES {
         s->k->grad_each(NORM_G(g), NORM_X(x), NORM_TO(dx), m, mean, norm_at(s, w, at), p, q, r);
+        norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
+    }
+}
+NORM_FN void norm_grad_add(const Norm *s, const char *g, const char *x, char *dx, int64_t n, const NormMean *mean, const char *w,
+                           double rstd, double q, double r, char *dw, char *db) {
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_BUFFER(out);
+    NORM_PIECES {
+        s->k->grad_add(NORM_G(g), NORM_X(x), NORM_TO(dx), m, mean, norm_at(s, w, at), rstd, q, r, dw + at * s->item,
+                       db + at * s->item);
         norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
     }
 }

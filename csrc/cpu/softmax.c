@@ -1,140 +1,39 @@
 /* softmax, log_softmax and their gradients, one line at a time. Lines that are not dense in the compute format are converted to and
- * from buffers. Sums run in float64 over eight lanes at every instruction-set level. */
-#include "vectorize.h"
+ * from buffers. */
+#include "softmax.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#include "../core/numeric_ops.h"
 #include "../core/ops.h"
 #include "cast.h"
 #include "lines.h"
-#include "reduce.h"
 
-enum { LANES = 8, CHUNK = 256, SMALL_LINE = 1024, GRAIN = 8 * 1024 };
-
-/* The four bodies for one type and one instruction set.
- *   exp_sum   o = exp(x - m), returns the sum of them before rounding; o may be NULL
- *   scale     o = o * factor
- *   shift     o = x - a - b
- *   dot       sum of x y, or of x if y is NULL
- *   softmax_grad      o = y (g - s)
- *   log_softmax_grad  o = g - exp(y) s */
-#define LOOP IVDEP for (int64_t i = 0; i < n; i++)
-#define LANE_SUM(expr) \
-    double lane[LANES] = {0}; \
-    int64_t i = 0; \
-    for (; i + LANES <= n; i += LANES) \
-        for (int l = 0; l < LANES; l++) lane[l] += expr(i + l); \
-    for (int l = 0; i < n; i++, l++) lane[l] += expr(i); \
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-#define PRODUCT(k) ((double)x[k] * (double)y[k])
-#define VALUE(k)   ((double)x[k])
-#define BODIES(K, T, REAL, EXP, TARGET) \
-    TARGET static double exp_sum_##K(const char *in, char *out, int64_t n, double m) { \
-        const T *x = (const T *)(const void *)in; \
-        T *o = (T *)(void *)out; \
-        double lane[LANES] = {0}, e[CHUNK]; \
-        for (int64_t at = 0; at < n; at += CHUNK) { \
-            int64_t count = n - at < CHUNK ? n - at : CHUNK, i = 0; \
-            for (int64_t k = 0; k < count; k++) e[k] = EXP((double)x[at + k] - m); \
-            for (; i + LANES <= count; i += LANES) \
-                for (int l = 0; l < LANES; l++) lane[l] += e[i + l]; \
-            for (int l = 0; i < count; i++, l++) lane[l] += e[i]; \
-            if (o) \
-                for (int64_t k = 0; k < count; k++) o[at + k] = (REAL)e[k]; \
-        } \
-        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])); \
-    } \
-    TARGET static void scale_##K(char *out, int64_t n, double factor) { \
-        T *o = (T *)(void *)out; \
-        LOOP o[i] = (REAL)((double)o[i] * factor); \
-    } \
-    TARGET static void shift_##K(const char *in, char *out, int64_t n, double a, double b) { \
-        const T *x = (const T *)(const void *)in; \
-        T *o = (T *)(void *)out; \
-        LOOP o[i] = (REAL)(((double)x[i] - a) - b); \
-    } \
-    TARGET static double dot_##K(const char *in, const char *in2, int64_t n) { \
-        const T *x = (const T *)(const void *)in, *y = (const T *)(const void *)in2; \
-        LANE_SUM(PRODUCT) \
-    } \
-    TARGET static double sum_##K(const char *in, int64_t n) { \
-        const T *x = (const T *)(const void *)in; \
-        LANE_SUM(VALUE) \
-    } \
-    TARGET static void softmax_grad_##K(const char *grad, const char *output, char *out, int64_t n, double s) { \
-        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output; \
-        T *o = (T *)(void *)out; \
-        LOOP o[i] = (REAL)((double)y[i] * ((double)g[i] - s)); \
-    } \
-    TARGET static void log_softmax_grad_##K(const char *grad, const char *output, char *out, int64_t n, double s) { \
-        const T *g = (const T *)(const void *)grad, *y = (const T *)(const void *)output; \
-        T *o = (T *)(void *)out; \
-        LOOP o[i] = (REAL)((double)g[i] - EXP((double)y[i]) * s); \
-    } \
-    static const Bodies bodies_##K = {exp_sum_##K, scale_##K,        shift_##K,           dot_##K, \
-                                      sum_##K,     softmax_grad_##K, log_softmax_grad_##K};
-
-typedef struct Bodies {
-    double (*exp_sum)(const char *, char *, int64_t, double);
-    void (*scale)(char *, int64_t, double);
-    void (*shift)(const char *, char *, int64_t, double, double);
-    double (*dot)(const char *, const char *, int64_t);
-    double (*sum)(const char *, int64_t);
-    void (*softmax_grad)(const char *, const char *, char *, int64_t, double);
-    void (*log_softmax_grad)(const char *, const char *, char *, int64_t, double);
-} Bodies;
-
-#define NO_TARGET
-BODIES(f64, F64, double, exp, NO_TARGET)
-BODIES(f32_baseline, F32, float, amp_exp_wide, NO_TARGET)
-#if defined(__x86_64__)
-BODIES(f32_avx2, F32, float, amp_exp_wide, __attribute__((target("avx2"))))
-BODIES(f32_avx512, F32, float, amp_exp_wide,
-       __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512"))))
-#endif
-
-static const Bodies *bodies_for(int type) {
-    if (type == AMP_FLOAT64) return &bodies_f64;
-#if defined(__x86_64__)
-    Isa isa = amp_isa();
-    if (isa >= ISA_AVX512) return &bodies_f32_avx512;
-    if (isa >= ISA_AVX2) return &bodies_f32_avx2;
-#endif
-    return &bodies_f32_baseline;
-}
+enum { SMALL_LINE = 1024, GRAIN = 8 * 1024 };
 
 typedef struct Softmax {
     Lines lines; /* inputs, then the output */
-    const Bodies *bodies;
-    FoldFn max;
+    const SoftmaxKernels *k;
     int op, type;
     int no_memory;
 } Softmax;
 
 /* One line, dense in the compute format. The output may be an input. */
 static void line(const Softmax *s, const char *const *in, char *out, int64_t n) {
-    const Bodies *b = s->bodies;
+    const SoftmaxKernels *k = s->k;
     if (s->op == OP_softmax_grad) {
-        b->softmax_grad(in[0], in[1], out, n, b->dot(in[0], in[1], n));
+        k->softmax_grad(in[0], in[1], out, n);
         return;
     }
     if (s->op == OP_log_softmax_grad) {
-        b->log_softmax_grad(in[0], in[1], out, n, b->sum(in[0], n));
+        k->log_softmax_grad(in[0], in[1], out, n);
         return;
     }
-    double m = -(double)INFINITY;
-    if (s->type == AMP_FLOAT32) {
-        float top = -INFINITY;
-        s->max(&top, in[0], n, NULL);
-        m = (double)top;
-    } else {
-        s->max(&m, in[0], n, NULL);
-    }
+    double m = k->max(in[0], n);
     bool logarithm = s->op == OP_log_softmax;
-    double sum = b->exp_sum(in[0], logarithm ? NULL : out, n, m);
-    if (logarithm) b->shift(in[0], out, n, m, log(sum));
-    else b->scale(out, n, 1.0 / sum);
+    double sum = k->exp_sum(in[0], logarithm ? NULL : out, n, m);
+    if (logarithm) k->shift(in[0], out, n, m, log(sum / k->unit));
+    else k->scale(out, n, 1.0 / sum);
 }
 
 static void line_range(void *context, int64_t begin, int64_t end) {
@@ -181,8 +80,7 @@ Status amp_softmax(const Call *call) {
     view[nin] = out;
     amp_lines(&s.lines, nin + 1, view, amp_first_dim(call->dims));
     s.type = out->dtype == AMP_FLOAT64 || call->in[0]->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
-    s.bodies = bodies_for(s.type);
-    s.max = amp_fold_kernel(FOLD_MAX, s.type).fold;
+    s.k = amp_softmax_kernels(s.type);
     amp_parallel_for(s.lines.count, GRAIN / s.lines.length + 1, line_range, &s);
     return s.no_memory ? AMP_NO_MEMORY : AMP_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "../core/autocast.h"
 #include "derivatives/derivatives.h"
+#include "loss.h"
 
 void frame_begin(Back *b) {
     memset(b, 0, sizeof *b);
@@ -26,8 +27,6 @@ int frame_end(OpCall *c, Back *b, Tensor *result) {
     }
     return result_set(c, result);
 }
-
-typedef enum Reduce { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM } Reduce;
 
 static int reduction_parse(const char *text) {
     static const char *const names[] = {"none", "mean", "sum"};
@@ -389,6 +388,29 @@ static Tensor *entropy_of_classes(Back *b, const OpCall *c, int reduction) {
     return smoothed(b, logp, likelihood, weight, &k, smoothing, reduction);
 }
 
+/* Whether one kernel does it all: the CPU, where autocast has decided already; a weight's own gradient and odd dtypes take the ops. */
+static bool entropy_in_one(const Tensor *input, const Tensor *target, Tensor *weight) {
+    int dtype = input->v.dtype;
+    bool floating = dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || amp_is_16bit(dtype);
+    bool plain_weight = !weight || (weight->v.dtype == dtype && !(grad_recording() && tensor_requires_grad(weight)));
+    return floating && plain_weight && input->v.device == AMP_CPU && target->v.device == AMP_CPU && input->v.numel > 0;
+}
+
+static int entropy_by_rows(OpCall *c, int reduction) {
+    Tensor *input = c->arg[0].t, *numbers = raw_cast(c->arg[1].t, AMP_INT64), *flat = numbers ? raw_contiguous(numbers) : NULL;
+    int64_t kept;
+    PyObject *pair = NULL;
+    if (flat && check_range(flat, input->v.shape[input->v.ndim == 1 ? 0 : 1], c->arg[3].i, &kept) == 0) {
+        Arg arg[MAX_ARGS] = {c->arg[0], arg_tensor(flat), c->arg[2], c->arg[3], arg_int(reduction), c->arg[5]};
+        pair = run_op(&amp_rows[OP_cross_entropy_rows], arg, false);
+    }
+    Py_XDECREF(numbers);
+    Py_XDECREF(flat);
+    Tensor *loss = pair ? (Tensor *)Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
+    Py_XDECREF(pair);
+    return result_set(c, loss);
+}
+
 int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
     Tensor *input = c->arg[0].t, *target = c->arg[1].t, *weight = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
     double smoothing = c->arg[5].f;
@@ -406,6 +428,9 @@ int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
     if (probabilities ? check_probabilities(input, target, weight, c->arg[3].i) < 0
                       : check_nll_shapes(input, target, weight) < 0) {
         return -1;
+    }
+    if (!probabilities && entropy_in_one(input, target, weight)) {
+        return entropy_by_rows(c, reduction);
     }
     Back frame, *b = &frame;
     frame_begin(b);

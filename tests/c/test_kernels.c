@@ -147,7 +147,8 @@ F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044
         TEST = 2,
         NUM_INT = 4,
         NO_F64_BOUND = 8,
-        STEEP = 16 /* a rounded argument moves the result by many units */
+        STEEP = 16, /* a rounded argument moves the result by many units */
+        SINGLE = 32 /* the bound is that of float32 arithmetic: other types keep to .51 */
     };
 typedef struct Case {
     int op, nin;
@@ -169,8 +170,8 @@ static const Case cases[] = {
     {OP_atanh, 1, r_atanh, -1, 1, 2, {0}, 0, EDGES}, {OP_sigmoid, 1, r_sigmoid, -90, 90, .51, {0}, 0, EDGES}, {OP_erf, 1, r_erf, -5, 5, .51, {0}, 0, EDGES},
     {OP_erfc, 1, r_erfc, -5, 11, .51, {0}, 0, EDGES}, {OP_floor, 1, r_floor, -9, 9, 0, {0}, 0, EDGES}, {OP_ceil, 1, r_ceil, -9, 9, 0, {0}, 0, EDGES},
     {OP_round, 1, r_round, -9, 9, 0, {0}, 0, EDGES}, {OP_trunc, 1, r_trunc, -9, 9, 0, {0}, 0, EDGES}, {OP_frac, 1, r_frac, -9, 9, 0, {0}, 0, EDGES},
-    {OP_sign, 1, r_sign, -9, 9, 0, {0}, 0, EDGES}, {OP_relu, 1, r_relu, -9, 9, 0, {0}, 0, EDGES}, {OP_gelu, 1, r_gelu, -6, 9, .51, {0}, 0, EDGES | STEEP},
-    {OP_gelu, 1, r_gelu_tanh, -1, 9, .51, {1}, 1, NUM_INT}, {OP_silu, 1, r_silu, -90, 9, .51, {0}, 0, EDGES}, {OP_leaky_relu, 1, r_leaky, -9, 9, .51, {.25}, 1, EDGES},
+    {OP_sign, 1, r_sign, -9, 9, 0, {0}, 0, EDGES}, {OP_relu, 1, r_relu, -9, 9, 0, {0}, 0, EDGES}, {OP_gelu, 1, r_gelu, -6, 9, 7.5, {0}, 0, EDGES | STEEP | SINGLE},
+    {OP_gelu, 1, r_gelu_tanh, -1, 9, .51, {1}, 1, NUM_INT}, {OP_silu, 1, r_silu, -90, 9, 4, {0}, 0, EDGES | SINGLE}, {OP_leaky_relu, 1, r_leaky, -9, 9, .51, {.25}, 1, EDGES},
     {OP_elu, 1, r_elu, -9, 9, .51, {1.5}, 1, EDGES}, {OP_logsigmoid, 1, r_logsigmoid, -30, 30, .51, {0}, 0, 0}, {OP_softplus, 1, r_softplus, -30, 30, .51, {1, 20}, 2, 0},
     {OP_clamp, 1, r_clamp, -9, 9, 0, {-2, 3}, 2, EDGES}, {OP_isnan, 1, r_isnan, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_isinf, 1, r_isinf, -1, 1, 0, {0}, 0, EDGES | TEST},
     {OP_isfinite, 1, r_isfinite, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_signbit, 1, r_signbit, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_logical_not, 1, r_not, -1, 1, 0, {0}, 0, EDGES | TEST},
@@ -183,7 +184,7 @@ static const Case cases[] = {
     {OP_lt, 2, r_lt, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_le, 2, r_le, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_gt, 2, r_gt, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_ge, 2, r_ge, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_logical_and, 2, r_and, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_logical_or, 2, r_or, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_logical_xor, 2, r_xor, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_relu_grad, 2, r_relu_grad, -2, 2, 0, {0}, 0, 0}, {OP_tanh_grad, 2, r_tanh_grad, -.9, .9, 5, {0}, 0, 0},
-    {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, .51, {0}, 1, NUM_INT}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
+    {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},
 };
@@ -215,6 +216,7 @@ static void check_elementwise(const Case *c, int dtype, int ndim, const int64_t 
     }
     CHECK(run_elementwise(c, &out, in) == AMP_OK, "op %d, %s", c->op, amp_dtype_info[dtype].name);
     double bound = dtype == AMP_FLOAT32   ? c->bound
+                   : c->flags & SINGLE    ? dtype == AMP_FLOAT64 ? c->flags & STEEP ? 64 : 3.04 : .51
                    : dtype == AMP_FLOAT64 ? c->flags & STEEP ? 64 : c->bound * 4 + 1
                    : c->bound > .51       ? .51 + .51 * c->bound / 8
                                           : c->bound;

@@ -29,6 +29,7 @@ typedef struct Case {
     int dtype, parameter_dtype;
     Layout layout;
     bool affine;
+    double offset, step, slope, outlier; /* x = offset + step u, its first segment + outlier; g = slope u; 0: u itself */
     Array x, y, g, dx, w, b, dw, db, stats, running[2];
     const View *list[2];
 } Case;
@@ -51,6 +52,11 @@ static void make_case(Case *c) {
     c->stats = make(AMP_FLOAT64, 2, stats, DENSE);
     for (int k = 0; k < 2; k++) c->running[k] = make(c->parameter_dtype, 1, vector, k ? SPACED : DENSE);
     fill_uniform(&c->x, 2, 5), fill_uniform(&c->g, -1, 1), fill_uniform(&c->w, 0.5, 2), fill_uniform(&c->b, -1, 1);
+    for (int64_t i = 0; i < n && c->step != 0; i++) {
+        set(&c->x, i, c->offset + c->step * get(&c->x, i) + (i < p->length ? c->outlier : 0));
+        set(&c->g, i, c->slope * get(&c->g, i));
+    }
+    if (c->step == 0) c->slope = 1;
     fill_uniform(&c->running[0], -1, 1), fill_uniform(&c->running[1], 0.5, 1);
     for (int k = 0; k < 2; k++) c->list[k] = view(&c->running[k]);
 }
@@ -99,11 +105,12 @@ static void check_case(Case *c, const Row *r, const double *running) {
         double xhat = (get(&c->x, i) - row->mean) * row->rstd, want = xhat * w + b;
         double want_dx = row->rstd * (fixed ? g * w : g * w - (p->centered ? row->gw : 0) - xhat * row->gwx);
         CHECK(close_to(c->dtype, get(&c->y, i), want, 16), "y %.17g, not %.17g", get(&c->y, i), want);
-        CHECK(close_to(c->dtype, get(&c->dx, i), want_dx, 16 * row->rstd), "dx %.17g, not %.17g", get(&c->dx, i), want_dx);
+        CHECK(close_to(c->dtype, get(&c->dx, i), want_dx, 16 * row->rstd * c->slope), "dx %.17g, not %.17g", get(&c->dx, i),
+              want_dx);
         dw[k] += g * xhat, db[k] += g;
     }
     for (int64_t k = 0; k < all; k++) {
-        double size = 4 + (double)(c->x.v.numel / all);
+        double size = (4 + (double)(c->x.v.numel / all)) * c->slope;
         CHECK(close_to(c->parameter_dtype, get(&c->dw, k), dw[k], size), "dw %.17g, not %.17g", get(&c->dw, k), dw[k]);
         CHECK(close_to(c->parameter_dtype, get(&c->db, k), db[k], size), "db %.17g, not %.17g", get(&c->db, k), db[k]);
         for (int s = 0; s < 2 && p->by_channels; s++) {
@@ -144,6 +151,27 @@ static const NormPlan plans[] = {
     {.samples = 5, .groups = 1, .channels = 7, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 40, .groups = 1, .channels = 33, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 2, .groups = 1, .channels = 2100, .length = 1, .eps = 1e-2},
+    {.samples = 7,
+     .groups = 1,
+     .channels = 70,
+     .length = 4,
+     .eps = 1e-5,
+     .momentum = 0.1,
+     .by_channels = true,
+     .centered = true,
+     .training = true},
+    {.samples = 5, .groups = 1, .channels = 9, .length = 16, .eps = 1e-5, .by_channels = true, .centered = true},
+    {.samples = 5,
+     .groups = 1,
+     .channels = 3,
+     .length = 17,
+     .eps = 1e-5,
+     .momentum = 0.1,
+     .by_channels = true,
+     .centered = true,
+     .training = true},
+    {.samples = 700, .groups = 1, .channels = 5, .length = 1, .eps = 1e-5, .centered = true},
+    {.samples = 350, .groups = 2, .channels = 3, .length = 1, .eps = 1e-5, .centered = true},
     {.samples = 3, .groups = 2, .channels = 3, .length = 5, .eps = 1e-5, .centered = true},
     {.samples = 2, .groups = 3, .channels = 2, .length = 1100, .eps = 1e-5, .centered = true},
     {.samples = 9, .groups = 2, .channels = 4, .length = 1, .eps = 1e-5, .centered = true},
@@ -199,6 +227,39 @@ static uint64_t test_norm(void) {
     return hash;
 }
 
+/* Where float32 sums leave their range or cancel: values far from zero, squares and products beyond 2^127 and below 2^-126, a first
+ * sample that says nothing about the others. */
+static uint64_t test_ranges(void) {
+    static const NormPlan layer = {.samples = 9, .groups = 1, .channels = 300, .length = 1, .centered = true};
+    static const NormPlan group = {.samples = 2, .groups = 2, .channels = 3, .length = 70, .centered = true};
+    static const NormPlan batch = {.samples = 2000,
+                                   .groups = 1,
+                                   .channels = 2,
+                                   .length = 3,
+                                   .by_channels = true,
+                                   .centered = true,
+                                   .training = true,
+                                   .momentum = 0.1};
+    static const double how[][4] = {{1e6, 1, 1, 0}, {0, 1e25, 0, 0}, {0, 1e-25, 1e-25, 0}, {0, 1e-3, 1, 10007}};
+    uint64_t hash = 1;
+    for (int k = 0; k < 4; k++)
+        for (int which = 0; which < 3; which++) {
+            Case c = {.plan = which == 0   ? layer
+                              : which == 1 ? group
+                                           : batch,
+                      .dtype = AMP_FLOAT32,
+                      .parameter_dtype = AMP_FLOAT32,
+                      .affine = which != 2,
+                      .offset = how[k][0],
+                      .step = how[k][1],
+                      .slope = how[k][2],
+                      .outlier = how[k][3]};
+            if (which == 2) c.plan.momentum = 0; /* the running variance would leave float32 */
+            hash = run_case(&c, hash);
+        }
+    return hash;
+}
+
 /* Neither samples nor elements: the sums are zero and nothing else is touched. */
 static void test_nothing(void) {
     NormPlan plan = {.samples = 0, .groups = 1, .channels = 3, .length = 1, .eps = 1e-5, .centered = true};
@@ -211,6 +272,14 @@ static void test_nothing(void) {
         .nin = 4, .nout = 3, .extra = &plan, .in = {view(&x), view(&x), view(&stats)}, .out = {view(&x), view(&w), NULL}};
     CHECK(amp_cpu_backend.normalize(&call) == AMP_OK && amp_cpu_backend.normalize_grad(&grad) == AMP_OK, "slots");
     CHECK(get(&w, 0) == 0 && get(&w, 2) == 0, "gradient of no samples");
+    plan = (NormPlan){.samples = 2, .groups = 1, .channels = 3, .length = 0, .eps = 1e-5, .by_channels = true, .training = true};
+    rows[1] = 3;
+    Array more = make(AMP_FLOAT64, 2, rows, DENSE);
+    fill_uniform(&w, 1, 2);
+    call.out[1] = view(&more), grad.in[2] = view(&more);
+    CHECK(amp_cpu_backend.normalize(&call) == AMP_OK && amp_cpu_backend.normalize_grad(&grad) == AMP_OK, "no elements");
+    CHECK(get(&w, 0) == 0 && get(&w, 2) == 0, "gradient of no elements");
+    free(more.memory);
     free(x.memory), free(w.memory), free(stats.memory);
 }
 
@@ -249,7 +318,7 @@ static uint64_t group(int k) {
     if (k == 0) return test_norm();
     if (k == 1) return test_embedding();
     test_nothing();
-    return 0;
+    return test_ranges();
 }
 
 int main(void) { return run_levels(3, group); }

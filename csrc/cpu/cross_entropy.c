@@ -1,0 +1,151 @@
+/* Cross entropy of class numbers and its gradient, one line of logits at a time and in pieces that stay in the nearest cache: nothing of the
+ * logits' size is formed but the gradient. With p = softmax(x), t the class, w its weight and s the share that is spread over C classes:
+ *
+ *     loss    = (1 - s) w[t] (-log p[t]) + s / C sum over c of w[c] (-log p[c])
+ *     d/dx[c] = a p[c] - b [c = t] - d w[c],  b = (1 - s) w[t],  d = s / C,  a = b + d sum of w                                       */
+#include "softmax.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cast.h"
+#include "lines.h"
+
+enum { PIECE = 2048, GRAIN = 8 * 1024 };
+
+typedef struct Entropy {
+    Lines lines; /* logits, and the gradient */
+    const SoftmaxKernels *k;
+    int type;
+    int64_t item, ignore;
+    const int64_t *target;
+    const double *weight; /* NULL: all 1 */
+    double smoothing, all_weights;
+    double *loss, *top, *sum; /* per row: loss, largest logit, sum of exp(x - top) */
+    const double *grad;       /* per row */
+    int64_t grad_step;
+} Entropy;
+
+/* Elements [at, at + m) of a line, dense in the compute format. */
+static const char *piece(const Entropy *e, const char *x, int64_t at, int64_t m, char *buffer) {
+    const Lines *l = &e->lines;
+    if (l->dtype[0] == e->type && (l->along[0] == e->item || m == 1)) return x + at * l->along[0];
+    amp_convert(l->dtype[0], x + at * l->along[0], l->along[0], e->type, buffer, e->item, m);
+    return buffer;
+}
+
+static double logit(const Entropy *e, const char *x, int64_t c) {
+    double v;
+    amp_convert(e->lines.dtype[0], x + c * e->lines.along[0], 0, AMP_FLOAT64, (char *)&v, sizeof v, 1);
+    return v;
+}
+
+static double weight_of(const Entropy *e, int64_t c) { return e->weight ? e->weight[c] : 1.0; }
+
+#define PIECES for (int64_t at = 0, m; at < n && (m = n - at < PIECE ? n - at : PIECE) > 0; at += m)
+
+/* The sum of exponentials follows the maximum: what was summed before a new maximum is scaled down to it. Without one so far, NaN still
+ * has to reach the sum, and -inf adds nothing. */
+static void forward_row(const Entropy *e, int64_t row, const char *x) {
+    _Alignas(64) char buffer[PIECE * sizeof(double)];
+    int64_t n = e->lines.length, t = e->target[row];
+    double top = -(double)INFINITY, sum = 0.0, total = 0.0;
+    bool spread = e->smoothing > 0.0;
+    PIECES {
+        const char *p = piece(e, x, at, m, buffer);
+        double high = e->k->max(p, m);
+        if (high > top) {
+            sum *= exp(top - high);
+            top = high;
+        }
+        sum += e->k->exp_sum(p, NULL, m, top == -(double)INFINITY ? 0.0 : top);
+        if (spread) total += e->weight ? e->k->weighted_sum(p, e->weight + at, m) : e->k->sum(p, m);
+    }
+    sum /= e->k->unit;
+    e->top[row] = top;
+    e->sum[row] = sum;
+    if (t == e->ignore) {
+        e->loss[row] = 0.0;
+        return;
+    }
+    double log_sum = log(sum), loss = ((top - logit(e, x, t)) + log_sum) * weight_of(e, t);
+    if (spread) {
+        double even = (top * e->all_weights - total) + log_sum * e->all_weights;
+        loss = (1.0 - e->smoothing) * loss + e->smoothing / (double)n * even;
+    }
+    e->loss[row] = loss;
+}
+
+static void backward_row(const Entropy *e, int64_t row, const char *x, char *dx) {
+    _Alignas(64) char buffer[PIECE * sizeof(double)], result[PIECE * sizeof(double)];
+    const Lines *l = &e->lines;
+    int64_t n = l->length, t = e->target[row];
+    bool kept = t != e->ignore, direct = l->dtype[1] == e->type && (l->along[1] == e->item || n == 1);
+    double g = kept ? e->grad[row * e->grad_step] : 0.0, w = kept ? weight_of(e, t) : 0.0;
+    double b = g * (1.0 - e->smoothing) * w, d = g * e->smoothing / (double)n, a = b + d * e->all_weights;
+    PIECES {
+        char *out = direct ? dx + at * e->item : result;
+        if (kept) {
+            e->k->slope(piece(e, x, at, m, buffer), out, m, e->top[row], a / e->sum[row], e->weight ? 0.0 : d);
+            if (e->weight && d != 0.0) e->k->subtract_each(out, e->weight + at, m, d);
+        } else {
+            memset(out, 0, (size_t)(m * e->item));
+        }
+        if (kept && t >= at && t < at + m) {
+            double p = exp(logit(e, x, t) - e->top[row]) / e->sum[row], slope = (a * p - b) - d * w;
+            amp_convert(AMP_FLOAT64, (const char *)&slope, 0, e->type, out + (t - at) * e->item, 0, 1);
+        }
+        if (!direct) amp_convert(e->type, out, e->item, l->dtype[1], dx + at * l->along[1], l->along[1], m);
+    }
+}
+
+static void forward_rows(void *context, int64_t begin, int64_t end) {
+    const Entropy *e = context;
+    for (int64_t row = begin; row < end; row++) {
+        char *at[AMP_MAX_LINE_VIEWS];
+        amp_line_at(&e->lines, row, at);
+        forward_row(e, row, at[0]);
+    }
+}
+
+static void backward_rows(void *context, int64_t begin, int64_t end) {
+    const Entropy *e = context;
+    for (int64_t row = begin; row < end; row++) {
+        char *at[AMP_MAX_LINE_VIEWS];
+        amp_line_at(&e->lines, row, at);
+        backward_row(e, row, at[0], at[1]);
+    }
+}
+
+static Status run(Entropy *e, const Call *call, View *gradient, View *stats, RangeFn fn) {
+    const View *views[2] = {call->in[0], gradient};
+    if (!amp_is_floating(call->in[0]->dtype)) return AMP_BAD_DTYPE;
+    amp_lines(&e->lines, gradient ? 2 : 1, views, amp_first_dim(call->dims));
+    e->type = call->in[0]->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
+    e->item = (int64_t)amp_itemsize(e->type);
+    e->k = amp_softmax_kernels(e->type);
+    e->target = (const int64_t *)(const void *)call->in[1]->data;
+    e->weight = call->in[2] ? (const double *)(const void *)call->in[2]->data : NULL;
+    e->ignore = call->num[0].i;
+    e->smoothing = call->num[1].f;
+    int64_t n = e->lines.length;
+    e->all_weights = e->weight ? 0.0 : (double)n;
+    for (int64_t c = 0; e->weight && c < n; c++) e->all_weights += e->weight[c];
+    e->top = (double *)(void *)stats->data;
+    e->sum = e->top + e->lines.count;
+    for (int64_t row = 0; row < e->lines.count; row++)
+        if (e->target[row] != e->ignore && (e->target[row] < 0 || e->target[row] >= n)) return AMP_BAD_INDEX;
+    amp_parallel_for(e->lines.count, GRAIN / (n + 1) + 1, fn, e);
+    return AMP_OK;
+}
+
+Status amp_cross_entropy(const Call *call) {
+    Entropy e = {.loss = (double *)(void *)call->out[0]->data};
+    return run(&e, call, NULL, call->out[1], forward_rows);
+}
+
+Status amp_cross_entropy_grad(const Call *call) {
+    View stats = *call->in[3];
+    Entropy e = {.grad = (const double *)(const void *)call->in[4]->data, .grad_step = call->in[4]->numel > 1};
+    return run(&e, call, call->out[0], &stats, backward_rows);
+}

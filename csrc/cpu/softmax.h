@@ -1,0 +1,41 @@
+/* Softmax and cross entropy: runs of values, and the walks of softmax.c and cross_entropy.c that feed them. */
+#ifndef AMP_SOFTMAX_H
+#define AMP_SOFTMAX_H
+#include "../core/backend.h"
+
+/* Runs of n dense values of one format, float or double; sums and w are float64.
+ *
+ *   max               the largest value; NaN does not count, nothing gives -inf
+ *   exp_sum           out = unit exp(x - m), returns their sum; out may be NULL
+ *   scale             x = x factor
+ *   shift             out = (x - a) - b
+ *   sum, weighted_sum sum of x, of w x
+ *   softmax_grad      out = y (g - sum of g y)
+ *   log_softmax_grad  out = g - exp(y) sum of g
+ *   slope             out = exp(x - m) factor - less
+ *   subtract_each     x = x - w factor
+ *
+ * unit keeps small exponentials out of the denormal range; it is a power of two. Output and input may coincide. float: relative error of
+ * exp(x - m) below (|x - m| + 2) 2^-24. */
+typedef struct SoftmaxKernels {
+    double unit;
+    double (*max)(const char *x, int64_t n);
+    double (*exp_sum)(const char *x, char *out, int64_t n, double m);
+    void (*scale)(char *x, int64_t n, double factor);
+    void (*shift)(const char *x, char *out, int64_t n, double a, double b);
+    double (*sum)(const char *x, int64_t n);
+    double (*weighted_sum)(const char *x, const double *w, int64_t n);
+    void (*softmax_grad)(const char *g, const char *y, char *out, int64_t n);
+    void (*log_softmax_grad)(const char *g, const char *y, char *out, int64_t n);
+    void (*slope)(const char *x, char *out, int64_t n, double m, double factor, double less);
+    void (*subtract_each)(char *x, const double *w, int64_t n, double factor);
+} SoftmaxKernels;
+
+/* For FLOAT32 or FLOAT64, at the instruction-set level in use. */
+const SoftmaxKernels *amp_softmax_kernels(int compute_dtype);
+
+Status amp_softmax(const Call *call);
+Status amp_cross_entropy(const Call *call);
+Status amp_cross_entropy_grad(const Call *call);
+
+#endif

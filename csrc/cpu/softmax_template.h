@@ -1,0 +1,150 @@
+/* The runs of softmax.h for one type and one instruction set. Needs
+ *   T (stored type), REAL (its value type), UNIT_EXP(x) = UNIT exp(x), K(name) kernel name, TARGET function attribute.
+ * Lanes do not depend on the vector width, and nothing is contracted: every instruction set gives the same bits. */
+
+#define LOOP         IVDEP for (int64_t i = 0; i < n; i++)
+#define IN(name)     ((const T *)(const void *)(name))
+#define OUT(name)    ((T *)(void *)(name))
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+TARGET static double K(max)(const char *x_, int64_t n) {
+    const T *x = IN(x_);
+    REAL wide[4 * LANES], *lane = wide;
+    int64_t i = 0;
+    for (int l = 0; l < LANES; l++) lane[l] = -(REAL)INFINITY;
+    if (n >= 4 * LANES) {
+        for (int l = 0; l < 4 * LANES; l++) wide[l] = -(REAL)INFINITY;
+        for (; i + 4 * LANES <= n; i += 4 * LANES)
+            for (int l = 0; l < 4 * LANES; l++) wide[l] = LARGER(x[i + l], wide[l]);
+        for (int l = 0; l < 2 * LANES; l++) wide[l] = LARGER(wide[l + 2 * LANES], wide[l]);
+        for (int l = 0; l < LANES; l++) wide[l] = LARGER(wide[l + LANES], wide[l]);
+    }
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] = LARGER(x[i + l], lane[l]);
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++) lane[l] = LARGER(lane[l + w], lane[l]);
+    for (; i < n; i++) lane[0] = LARGER(x[i], lane[0]);
+    return (double)lane[0];
+}
+
+/* The sum of positive values: four in their own format, then float64. */
+TARGET static inline double K(positive_sum)(const REAL *e, int64_t n) {
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int l = 0; l < LANES; l++) {
+            const REAL *v = e + i + l;
+            REAL four = (v[0] + v[LANES]) + (v[2 * LANES] + v[3 * LANES]);
+            lane[l] += (double)four;
+        }
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += (double)e[i + l];
+    for (int l = 0; i < n; i++, l++) lane[l] += (double)e[i];
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++) lane[l] += lane[l + w];
+    return lane[0];
+}
+
+TARGET static double K(exp_sum)(const char *x_, char *out, int64_t n, double m_) {
+    const T *x = IN(x_);
+    T *o = OUT(out);
+    const REAL m = (REAL)m_;
+    REAL e[CHUNK];
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t count = n - at < CHUNK ? n - at : CHUNK;
+        IVDEP for (int64_t k = 0; k < count; k++) e[k] = UNIT_EXP(x[at + k] - m);
+        if (o) IVDEP for (int64_t k = 0; k < count; k++) o[at + k] = e[k];
+        sum += K(positive_sum)(e, count);
+    }
+    return sum;
+}
+
+TARGET static void K(scale)(char *out, int64_t n, double factor_) {
+    T *o = OUT(out);
+    const REAL factor = (REAL)factor_;
+    LOOP o[i] = o[i] * factor;
+}
+
+TARGET static void K(shift)(const char *x_, char *out, int64_t n, double a_, double b_) {
+    const T *x = IN(x_);
+    T *o = OUT(out);
+    const REAL a = (REAL)a_, b = (REAL)b_;
+    LOOP o[i] = (x[i] - a) - b;
+}
+
+#define LANE_SUM(name, expr) \
+    double name; \
+    { \
+        double lane[LANES] = {0}; \
+        int64_t i = 0; \
+        for (; i + LANES <= n; i += LANES) \
+            for (int l = 0; l < LANES; l++) lane[l] += expr(i + l); \
+        for (int l = 0; i < n; i++, l++) lane[l] += expr(i); \
+        for (int w_ = LANES / 2; w_; w_ /= 2) \
+            for (int l = 0; l < w_; l++) lane[l] += lane[l + w_]; \
+        name = lane[0]; \
+    }
+#define VALUE(k)    ((double)x[k])
+#define WEIGHTED(k) ((double)x[k] * w[k])
+#define PRODUCT(k)  ((double)g[k] * (double)y[k])
+#define GRADIENT(k) ((double)g[k])
+
+TARGET static double K(sum)(const char *x_, int64_t n) {
+    const T *x = IN(x_);
+    LANE_SUM(s, VALUE)
+    return s;
+}
+
+TARGET static double K(weighted_sum)(const char *x_, const double *w, int64_t n) {
+    const T *x = IN(x_);
+    LANE_SUM(s, WEIGHTED)
+    return s;
+}
+
+TARGET static void K(softmax_grad)(const char *grad, const char *output, char *out, int64_t n) {
+    const T *g = IN(grad), *y = IN(output);
+    T *o = OUT(out);
+    LANE_SUM(s, PRODUCT)
+    const REAL hi = (REAL)s; /* s in two parts, so that g - s loses nothing where g is near it */
+    const double rest = s - (double)hi;
+    const REAL lo = rest == rest ? (REAL)rest : 0;
+    LOOP o[i] = y[i] * ((g[i] - hi) - lo);
+}
+
+TARGET static void K(log_softmax_grad)(const char *grad, const char *output, char *out, int64_t n) {
+    const T *g = IN(grad), *y = IN(output);
+    T *o = OUT(out);
+    LANE_SUM(s, GRADIENT)
+    const REAL factor = (REAL)(s * (1.0 / UNIT));
+    LOOP o[i] = g[i] - UNIT_EXP(y[i]) * factor;
+}
+
+TARGET static void K(slope)(const char *x_, char *out, int64_t n, double m_, double factor_, double less_) {
+    const T *x = IN(x_);
+    T *o = OUT(out);
+    const REAL m = (REAL)m_, factor = (REAL)(factor_ * (1.0 / UNIT)), less = (REAL)less_;
+    LOOP o[i] = UNIT_EXP(x[i] - m) * factor - less;
+}
+
+TARGET static void K(subtract_each)(char *x_, const double *w, int64_t n, double factor) {
+    T *x = OUT(x_);
+    LOOP x[i] = (REAL)((double)x[i] - w[i] * factor);
+}
+
+static const SoftmaxKernels K(kernels) = {
+    UNIT,     K(max),          K(exp_sum), K(scale), K(shift), K(sum), K(weighted_sum), K(softmax_grad), K(log_softmax_grad),
+    K(slope), K(subtract_each)};
+
+#undef LOOP
+#undef IN
+#undef OUT
+#undef LARGER
+#undef SPLIT
+#undef LANE_SUM
+#undef VALUE
+#undef WEIGHTED
+#undef PRODUCT
+#undef GRADIENT
+#undef K
+#undef TARGET
