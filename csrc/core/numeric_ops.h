@@ -36,8 +36,12 @@ AMP_FN float amp_f32_erf(float x) { return (float)amp_erf_wide((double)x); }
 AMP_FN float amp_f32_erfc(float x) { return (float)amp_erfc_wide((double)x); }
 AMP_FN float amp_f32_erfinv(float x) { return (float)amp_erfinv((double)x); }
 AMP_FN float amp_f32_tanh(float x) { return (float)amp_tanh_wide((double)x); }
-AMP_FN float amp_f32_sigmoid(float x) { return (float)amp_sigmoid_wide((double)x); }
-/* In float32, from e = exp(-|x|): the logistic function is 1 / (1 + e) or e / (1 + e). Its error stays below 4 * 2^-24; -inf gives NaN. */
+/* In float32, from e = exp(-|x|): the logistic function is 1 / (1 + e) or e / (1 + e). Its error stays below 4 * 2^-24. */
+AMP_FN float amp_f32_sigmoid(float x) {
+    float e = amp_exp_f32_times_2p24(-fabsf(x)), share = 1.0f / (1.0f + e * 0x1p-24f);
+    return (x > 0 ? 1.0f : e) * share * (x > 0 ? 1.0f : 0x1p-24f);
+}
+/* Likewise; -inf gives NaN. */
 AMP_FN float amp_f32_silu(float x) {
     float e = amp_exp_f32_times_2p24(-fabsf(x)), share = 1.0f / (1.0f + e * 0x1p-24f);
     return x * ((x > 0 ? 1.0f : e) * share) * (x > 0 ? 1.0f : 0x1p-24f);

@@ -224,7 +224,11 @@ static void set_params(Params *p, const Call *call) {
 /* Runs kernel `id` on the format in which `dtype` is computed. */
 static Status apply(int id, int dtype, int out_is_bool, int nin, const View *const *in, View *out, const Params *params) {
     int compute = amp_compute_dtype(dtype);
-    ElementLoop loop = {.kernel = amp_find_kernel(compute, id), .nin = nin, .params = params};
+    ElementLoop loop = {.nin = nin, .params = params};
+    bool narrow = out->dtype == AMP_BFLOAT16;
+    for (int v = 0; v < nin; v++) narrow &= in[v]->dtype == AMP_BFLOAT16;
+    if (narrow && (loop.kernel = amp_kernel_bf16(id))) compute = AMP_BFLOAT16;
+    else loop.kernel = amp_find_kernel(compute, id);
     if (!loop.kernel) return AMP_BAD_DTYPE;
     loop.type[0] = out_is_bool ? AMP_BOOL : compute;
     for (int v = 1; v <= nin; v++) loop.type[v] = compute;

@@ -36,6 +36,8 @@ Kernel amp_kernel_f32(int id);
 Kernel amp_kernel_f64(int id);
 Kernel amp_kernel_i64(int id);
 Kernel amp_kernel_c128(int id);
+/* The few ops that have a kernel on BFLOAT16 itself; NULL: convert. */
+Kernel amp_kernel_bf16(int id);
 Kernel amp_find_kernel(int compute_dtype, int id);
 Kernel amp_kernel_select(size_t itemsize); /* in[0] bool ? in[1] : in[2], by element size */
 

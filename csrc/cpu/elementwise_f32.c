@@ -5,10 +5,12 @@
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
 
-#define T       F32
-#define REAL    float
-#define R(name) amp_f32_##name
-#define M(name) name##f
+#define T        F32
+#define REAL     float
+#define R(name)  amp_f32_##name
+#define M(name)  name##f
+#define LOAD(x)  (x)
+#define STORE(x) (x)
 
 #define K(name) name##_baseline
 #define TARGET

@@ -5,10 +5,12 @@
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
 
-#define T       F64
-#define REAL    double
-#define R(name) amp_f64_##name
-#define M(name) name
+#define T        F64
+#define REAL     double
+#define R(name)  amp_f64_##name
+#define M(name)  name
+#define LOAD(x)  (x)
+#define STORE(x) (x)
 
 #define K(name) name##_baseline
 #define TARGET

@@ -1,8 +1,22 @@
 /* Real-number kernels for one type and one instruction set. Needs
- *   T (stored type), REAL (its value type), R(name) scalar meaning, M(name) C library, K(name) kernel name, TARGET function attribute.
+ *   T (stored type), REAL (its value type), LOAD(x) and STORE(x) from T to REAL and back, R(name) scalar meaning, M(name) C library,
+ *   K(name) kernel name, TARGET function attribute. With FEW only what costs less than the conversions is made.
  * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
 
 /* clang-format off */
+#ifdef FEW
+#define UNARY_OPS(X)                                                                                                   \
+    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(reciprocal, 1 / x) X(relu, R(relu)(x))        \
+    X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(hardswish, R(hardswish)(x))
+#define UNARY_VARIANTS(X) X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))
+#define UNARY_TESTS(X)
+#define BINARY_OPS(X)                                                                                                  \
+    X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
+    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y))
+#define BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
+#define BINARY_TESTS(X)
+#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(lerp, R(lerp)(x, y, z))
+#else
 #define UNARY_OPS(X)                                                                                                   \
     X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
     X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
@@ -46,48 +60,50 @@
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
 #define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+#endif
 /* clang-format on */
 
 #define NUMBERS \
     const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2]; \
     (void)n0, (void)n1, (void)n2;
 
-#define UNARY_KERNEL(name, OUT, expr) \
+#define AS_IT_IS(x) (x)
+#define UNARY_KERNEL(name, OUT, PUT, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         const T *a = (const T *)(const void *)in[0]; \
         OUT *o = (OUT *)(void *)out; \
         (void)scalar; \
         NUMBERS \
         IVDEP for (int64_t i = 0; i < n; i++) { \
-            REAL x = a[i]; \
-            o[i] = (OUT)(expr); \
+            REAL x = LOAD(a[i]); \
+            o[i] = (OUT)PUT(expr); \
         } \
     }
-#define BINARY_KERNEL(name, OUT, expr) \
+#define BINARY_KERNEL(name, OUT, PUT, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
         OUT *o = (OUT *)(void *)out; \
         NUMBERS \
         if (scalar & 1) { \
-            const REAL x = a[0]; \
+            const REAL x = LOAD(a[0]); \
             IVDEP for (int64_t i = 0; i < n; i++) { \
-                REAL y = b[i]; \
-                o[i] = (OUT)(expr); \
+                REAL y = LOAD(b[i]); \
+                o[i] = (OUT)PUT(expr); \
             } \
         } else if (scalar & 2) { \
-            const REAL y = b[0]; \
+            const REAL y = LOAD(b[0]); \
             IVDEP for (int64_t i = 0; i < n; i++) { \
-                REAL x = a[i]; \
-                o[i] = (OUT)(expr); \
+                REAL x = LOAD(a[i]); \
+                o[i] = (OUT)PUT(expr); \
             } \
         } else { \
             IVDEP for (int64_t i = 0; i < n; i++) { \
-                REAL x = a[i], y = b[i]; \
-                o[i] = (OUT)(expr); \
+                REAL x = LOAD(a[i]), y = LOAD(b[i]); \
+                o[i] = (OUT)PUT(expr); \
             } \
         } \
     }
-#define TERNARY_KERNEL(name, OUT, expr) \
+#define TERNARY_KERNEL(name, OUT, PUT, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
         const T *c = (const T *)(const void *)in[2]; \
@@ -96,22 +112,22 @@
         NUMBERS \
         if (scalar == 0) { \
             IVDEP for (int64_t i = 0; i < n; i++) { \
-                REAL x = a[i], y = b[i], z = c[i]; \
-                o[i] = (OUT)(expr); \
+                REAL x = LOAD(a[i]), y = LOAD(b[i]), z = LOAD(c[i]); \
+                o[i] = (OUT)PUT(expr); \
             } \
             return; \
         } \
         for (int64_t i = 0; i < n; i++) { \
-            REAL x = a[i * sa], y = b[i * sb], z = c[i * sc]; \
-            o[i] = (OUT)(expr); \
+            REAL x = LOAD(a[i * sa]), y = LOAD(b[i * sb]), z = LOAD(c[i * sc]); \
+            o[i] = (OUT)PUT(expr); \
         } \
     }
 
-#define VALUE1(name, expr) UNARY_KERNEL(name, T, expr)
-#define TEST1(name, expr)  UNARY_KERNEL(name, U8, expr)
-#define VALUE2(name, expr) BINARY_KERNEL(name, T, expr)
-#define TEST2(name, expr)  BINARY_KERNEL(name, U8, expr)
-#define VALUE3(name, expr) TERNARY_KERNEL(name, T, expr)
+#define VALUE1(name, expr) UNARY_KERNEL(name, T, STORE, expr)
+#define TEST1(name, expr)  UNARY_KERNEL(name, U8, AS_IT_IS, expr)
+#define VALUE2(name, expr) BINARY_KERNEL(name, T, STORE, expr)
+#define TEST2(name, expr)  BINARY_KERNEL(name, U8, AS_IT_IS, expr)
+#define VALUE3(name, expr) TERNARY_KERNEL(name, T, STORE, expr)
 UNARY_OPS(VALUE1)
 UNARY_VARIANTS(VALUE1)
 UNARY_TESTS(TEST1)
@@ -137,6 +153,7 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 #undef BINARY_TESTS
 #undef TERNARY_OPS
 #undef NUMBERS
+#undef AS_IT_IS
 #undef UNARY_KERNEL
 #undef BINARY_KERNEL
 #undef TERNARY_KERNEL

@@ -167,7 +167,7 @@ static const Case cases[] = {
     {OP_tan, 1, r_tan, -1.5, 1.5, 1.5, {0}, 0, EDGES}, {OP_asin, 1, r_asin, -1, 1, 1.5, {0}, 0, EDGES}, {OP_acos, 1, r_acos, -1, 1, 1.5, {0}, 0, EDGES},
     {OP_atan, 1, r_atan, -9, 9, 1.5, {0}, 0, EDGES}, {OP_sinh, 1, r_sinh, -9, 9, 2, {0}, 0, EDGES}, {OP_cosh, 1, r_cosh, -9, 9, 2, {0}, 0, EDGES},
     {OP_tanh, 1, r_tanh, -12, 12, .51, {0}, 0, EDGES}, {OP_asinh, 1, r_asinh, -9, 9, 2, {0}, 0, EDGES}, {OP_acosh, 1, r_acosh, 1, 9, 2, {0}, 0, EDGES},
-    {OP_atanh, 1, r_atanh, -1, 1, 2, {0}, 0, EDGES}, {OP_sigmoid, 1, r_sigmoid, -90, 90, .51, {0}, 0, EDGES}, {OP_erf, 1, r_erf, -5, 5, .51, {0}, 0, EDGES},
+    {OP_atanh, 1, r_atanh, -1, 1, 2, {0}, 0, EDGES}, {OP_sigmoid, 1, r_sigmoid, -90, 90, 4, {0}, 0, EDGES | SINGLE}, {OP_erf, 1, r_erf, -5, 5, .51, {0}, 0, EDGES},
     {OP_erfc, 1, r_erfc, -5, 11, .51, {0}, 0, EDGES}, {OP_floor, 1, r_floor, -9, 9, 0, {0}, 0, EDGES}, {OP_ceil, 1, r_ceil, -9, 9, 0, {0}, 0, EDGES},
     {OP_round, 1, r_round, -9, 9, 0, {0}, 0, EDGES}, {OP_trunc, 1, r_trunc, -9, 9, 0, {0}, 0, EDGES}, {OP_frac, 1, r_frac, -9, 9, 0, {0}, 0, EDGES},
     {OP_sign, 1, r_sign, -9, 9, 0, {0}, 0, EDGES}, {OP_relu, 1, r_relu, -9, 9, 0, {0}, 0, EDGES}, {OP_gelu, 1, r_gelu, -6, 9, 7.5, {0}, 0, EDGES | STEEP | SINGLE},
