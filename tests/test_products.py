@@ -218,6 +218,33 @@ def test_gradients_of_cast_weights_are_values_of_the_16_bit_type(device, dtype):
         assert torch.equal(layer.weight.grad, both + plain + plain)
 
 
+def test_gradients_of_casts_arrive_in_the_order_of_the_arguments():
+    def order(f, *shapes):
+        seen, tensors = [], [torch.ones(shape, requires_grad=True) for shape in shapes]
+        for i, v in enumerate(tensors):
+            v.register_hook(lambda g, i=i: seen.append(i))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = f(*tensors)
+        y.float().sum().backward()
+        return seen
+
+    assert order(F.linear, (3, 2), (2, 2), (2,)) == [0, 1, 2]
+    assert order(torch.addmm, (2, 2), (2, 2), (2, 2)) == [0, 1, 2]
+    assert order(F.conv2d, (1, 1, 3, 3), (2, 1, 2, 2), (2,)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_sums_of_weight_gradients_keep_their_order(watched):
+    """A cast that is older than the input's history is reached after it: 2**26 - 2**26 comes before 3."""
+    w = torch.ones(1, 1, requires_grad=True)
+    narrow = w.to(torch.bfloat16)
+    h = w * 2.0**26 - w * 2.0**26 + 3
+    y = F.linear(h.to(torch.bfloat16), narrow).float().sum()
+    with torch.debug.op_report() if watched else contextlib.nullcontext():
+        y.backward()
+    assert w.grad.item() == 3.0
+
+
 def test_a_second_pass_over_cast_weights_is_refused():
     layer, x = nn.Linear(8, 8), torch.randn(4, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):

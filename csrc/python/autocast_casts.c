@@ -161,7 +161,7 @@ static int replace(Tensor **t, int dtype, AutocastDevice device, int region, Aut
 }
 
 static int replace_all(const OpRow *row, Arg *arg, int dtype, AutocastDevice device, int region, AutocastKeep *keep) {
-    for (int i = 0; i < row->nparams; i++) {
+    for (int i = row->nparams - 1; i >= 0; i--) { /* so that backward reaches the first argument first, as in PyTorch */
         if (arg[i].kind == ARG_TENSOR && replace(&arg[i].t, dtype, device, region, keep) < 0) {
             return -1;
         }

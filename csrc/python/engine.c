@@ -494,19 +494,7 @@ bool engine_takes_rounded(const Back *b, int i) {
         return false;
     }
     const TaskSlot *s = &t->slot[find_slot(t, (PyObject *)(uintptr_t)cast)];
-    /* Nobody else adds to it in 16 bits, and no node would run between the two: sums keep their order. */
-    return s->waiting == 1 && (!s->sum || !s->sum[0]) && (!t->nheap || seq_of(t, t->heap[0]) < cast->seq);
-}
-
-/* The gradient of input i is what the cast below it would make of it. */
-static int deliver_below_cast(Task *t, const Edge *e, Tensor *g) {
-    Node *cast = (Node *)e->to;
-    t->slot[find_slot(t, e->to)].waiting = 0;
-    int failed = deliver(t, &cast->edge[0], &cast->in[0], g, true);
-    if (!t->keep_graph && !failed) {
-        node_release(cast);
-    }
-    return failed;
+    return s->waiting == 1 && (!s->sum || !s->sum[0]); /* nobody else adds to it in 16 bits */
 }
 
 static int apply_row(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
@@ -626,8 +614,7 @@ static int run_node(Task *t, int64_t i) {
             Py_XDECREF(grad[k]);
             continue;
         }
-        failed = k < 32 && rounded >> k & 1 ? deliver_below_cast(t, &n->edge[k], grad[k])
-                                            : deliver(t, &n->edge[k], &n->in[k], grad[k], true);
+        failed = deliver(t, &n->edge[k], &n->in[k], grad[k], k >= 32 || !(rounded >> k & 1));
     }
     if (grad != few) {
         PyMem_Free(grad);

@@ -118,8 +118,8 @@ int engine_run_hooks(PyObject *hooks, Tensor **g);
 int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
-/* Input i is a 16-bit cast of a fp32 tensor, made for this node alone: its gradient may be written in fp32 at once, rounded through the
- * 16-bit type, and the pass leaves the cast's own node out. */
+/* Input i is a 16-bit cast of a fp32 tensor, and this node's gradient is the only one of it that anybody sees: it may be written in fp32
+ * at once, rounded through the 16-bit type, so that the cast's own node has nothing left to convert. */
 bool engine_takes_rounded(const Back *b, int i);
 bool engine_for_inputs(void); /* a pass is running in this thread, and it was given inputs */
 /* engine_entry.c: the same over tuples of Python objects; *out (may be NULL): tuple of the inputs' gradients. */
