@@ -1,7 +1,7 @@
 /* Caching allocator for devices that live in host memory.
  *
  *     size                where a block comes from                          where it goes when freed
- *     up to 32 KiB        carved from 1 MiB slabs                           its class's list, for ever
+ *     up to 32 KiB        carved from slabs: 1 MiB, then huge pages         its class's list, for ever
  *     up to 1 MiB         malloc                                            its class's list \  together at most CACHE_CAP bytes;
  *     above               mmap, huge pages advised from 2 MiB               its class's list /  the oldest go back to the system
  *
@@ -51,6 +51,7 @@ typedef struct Arena {
     MemoryStats stats;
     char *slab; /* the part of the newest slab that is not carved yet */
     size_t slab_left;
+    int64_t slabs;
     int64_t cached; /* bytes in the age list */
     FreeBlock *newest, *oldest;
     FreeBlock *list[CLASSES];
@@ -188,12 +189,14 @@ static void use_up_slab(Arena *arena) {
 
 static void *carve(Arena *arena, size_t size) {
     if (arena->slab_left < size) {
-        char *slab = aligned_alloc(4096, SLAB_BYTES);
+        size_t bytes = arena->slabs ? HUGE_PAGE : SLAB_BYTES;
+        char *slab = arena->slabs ? map_pages(bytes) : aligned_alloc(4096, bytes);
         if (!slab) return NULL;
         use_up_slab(arena);
+        arena->slabs++;
         arena->slab = slab;
-        arena->slab_left = SLAB_BYTES;
-        arena->stats.reserved += SLAB_BYTES;
+        arena->slab_left = bytes;
+        arena->stats.reserved += (int64_t)bytes;
     }
     void *block = arena->slab;
     arena->slab += size;

@@ -64,6 +64,40 @@ static void storage_drop(Storage *st) {
     }
 }
 
+/* ---- norms beside the values ---- */
+
+/* The tensor shows all of its storage in order, and nobody outside can write there. */
+static bool whole_and_private(const Tensor *t) {
+    return !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
+           t->v.data == t->st->data && (size_t)t->v.numel * amp_itemsize(t->v.dtype) == t->st->nbytes;
+}
+
+void tensor_keep_norm(Tensor *t, double norm) {
+    bool keep = !(norm < 0) && whole_and_private(t);
+    t->st->normed = keep ? t->st->writes + 1 : 0;
+    t->st->norm = norm;
+    t->st->norm_dtype = t->v.dtype;
+}
+
+bool tensor_kept_norm(const Tensor *t, double *norm) {
+    const Storage *st = t->st;
+    if (!st->normed || st->normed != st->writes + 1 || st->norm_dtype != t->v.dtype || !whole_and_private(t)) {
+        return false;
+    }
+    *norm = st->norm;
+    return true;
+}
+
+enum { NORMS_PER_WISH = 16 };
+static int norms_wanted; /* so many more times; GIL held */
+
+void tensor_want_norms(void) { norms_wanted = NORMS_PER_WISH; }
+
+bool tensor_norms_wanted(void) {
+    norms_wanted -= norms_wanted > 0;
+    return norms_wanted > 0;
+}
+
 /* ---- birth ---- */
 
 /* Memory of dead tensors, GC header included, kept for reuse: allocating through the collector would wake it again and again. */

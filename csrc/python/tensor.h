@@ -9,11 +9,15 @@ typedef struct Storage {
     uint8_t device;
     bool readonly;    /* of an array that is not writeable */
     uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
-    uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
-    uint32_t writes;  /* every write, .data included: stamps cast slots */
+    int8_t norm_dtype;
+    uint8_t addressed; /* data_ptr() was asked for */
+    uint32_t version;  /* autograd's counter: in-place writes through a tensor, not through .data */
+    uint32_t writes;   /* every write, .data included: stamps cast slots */
     uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
                        * the mark off */
     float loss_scale; /* the scale it carries then; NaN: parts of it carry different ones */
+    uint32_t normed;  /* writes + 1 when `norm` was formed: any later write makes it stale; 0: never */
+    double norm;      /* 2-norm of all elements in order, read as norm_dtype, bit for bit what the norms slot gives */
     char *data;
     size_t nbytes;
     PyObject *
@@ -90,6 +94,13 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped); 
 /* Python int/float/bool/complex -> Number; 0, or -1 with an exception. */
 int number_from_object(PyObject *o, Number *out);
 int number_default_dtype(const Number *n); /* bool, int64, default dtype or its complex */
+
+/* Norms left beside gradients by whoever formed them, for clipping. `norm` is the 2-norm of what t holds now; negative: not known. */
+void tensor_keep_norm(Tensor *t, double norm);
+bool tensor_kept_norm(const Tensor *t, double *norm); /* false: none, or something was or may have been written since */
+/* Forming norms costs time where gradients fit the cache: it is done while somebody asks for them every few steps. */
+void tensor_want_norms(void);
+bool tensor_norms_wanted(void);
 
 Meta *tensor_meta(Tensor *t);               /* made on demand; NULL with MemoryError */
 void tensor_update_layout(Tensor *t);       /* after shape or stride changed */
