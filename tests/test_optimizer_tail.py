@@ -247,3 +247,23 @@ def test_entries_that_are_missing_are_made_and_others_told():
     with pytest.raises(TypeError, match="exp_avg.*parameter 1 must be a Tensor, not float"):
         optimizer.step()
     assert p.tolist() == before and optimizer.state[p]["step"].item() == 3.0
+
+
+# ---- copies that are larger than caches ----
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_large_copies_have_the_bits_of_small_ones(dtype):
+    n = (1 << 24) + 77
+    x = torch.arange(n).float() * 1e-3
+    for start in (0, 1, 13):
+        y = torch.zeros(n + 64, dtype=dtype)
+        y[start : start + n].copy_(x)
+        for at in (0, 5_000_001, n - 200):
+            assert y[start + at : start + at + 200].tolist() == x[at : at + 200].to(dtype).tolist()
+        assert y[:start].tolist() == [0.0] * start and y[start + n :].tolist() == [0.0] * (64 - start)
+    back = y[13 : 13 + n].float()
+    assert torch.equal(back[-1000:], y[13 + n - 1000 : 13 + n].float())
+    shifted = torch.arange(n).float()
+    shifted[1:].copy_(shifted[1:])
+    assert torch.equal(shifted[-1000:], torch.arange(n - 1000, n).float())
