@@ -267,3 +267,101 @@ def test_large_copies_have_the_bits_of_small_ones(dtype):
     shifted = torch.arange(n).float()
     shifted[1:].copy_(shifted[1:])
     assert torch.equal(shifted[-1000:], torch.arange(n - 1000, n).float())
+
+
+# ---- 16-bit copies of weights, made by the optimizer ----
+
+
+def stepped(make, dtype=torch.bfloat16, n=5000, cast=lambda p, dtype: p.detach().to(dtype)):
+    p = torch.nn.Parameter(values(n))
+    p.grad = values(n, seed=1)
+    optimizer = make([p])
+    cast(p, dtype)
+    optimizer.step()
+    return p, optimizer
+
+
+def bits(t):
+    return t.detach().view(torch.int16).tolist()
+
+
+def fresh(p, dtype):
+    return p.detach().clone().to(dtype)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_next_cast_takes_what_the_step_wrote(name, dtype):
+    for n in (4096, 8193, 70001):
+        p, optimizer = stepped(OPTIMIZERS[name], dtype, n)
+        assert _C._has_twin(p)
+        cast = p.detach().to(dtype)
+        assert bits(cast) == bits(fresh(p, dtype)) and not _C._has_twin(p)
+        cast.zero_()  # it is the caller's own
+        assert bits(p.detach().to(dtype)) == bits(fresh(p, dtype))
+        optimizer.step()
+        assert _C._has_twin(p)
+        optimizer.step()  # nobody took it
+        assert not _C._has_twin(p)
+
+
+WEIGHT_WRITES = {
+    "in place": lambda p: p.detach().add_(1.0),
+    "data": lambda p: p.data.mul_(2.0),
+    "a view": lambda p: p.detach()[3:5].fill_(9.0),
+    "numpy": lambda p: p.detach().numpy().__setitem__(3, 50.0),
+    "dlpack": lambda p: np.from_dlpack(p.detach()).__setitem__(3, 50.0),
+    "an address": through_an_address,
+    "data replaced": lambda p: setattr(p, "data", torch.ones(5000)),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHT_WRITES)
+def test_a_write_to_the_weight_makes_its_copy_stale(name):
+    p, _ = stepped(OPTIMIZERS["adamw"])
+    before = bits(fresh(p, torch.bfloat16))
+    WEIGHT_WRITES[name](p)
+    assert bits(p.detach().to(torch.bfloat16)) == bits(fresh(p, torch.bfloat16)) != before
+
+
+def test_other_casts_do_not_get_the_copy():
+    p, _ = stepped(OPTIMIZERS["sgd"])
+    assert torch.equal(p.detach().to(torch.float16), fresh(p, torch.float16))
+    assert torch.equal(p.detach()[1:].to(torch.bfloat16), fresh(p, torch.bfloat16)[1:])
+    assert torch.equal(p.detach().double(), p.detach().clone().double())
+    square = p.detach().view(50, 100).to(torch.bfloat16)
+    assert square.shape == (50, 100) and square.is_contiguous() and bits(square.view(-1)) == bits(fresh(p, torch.bfloat16))
+
+
+def test_a_parameter_that_is_stepped_twice_or_not_cast_has_no_copy():
+    p = torch.nn.Parameter(values(5000))
+    p.grad = values(5000, seed=1)
+    with pytest.warns(UserWarning, match="duplicate"):
+        optimizer = torch.optim.SGD([p, p], lr=0.1)
+    p.detach().to(torch.bfloat16)
+    optimizer.step()
+    assert not _C._has_twin(p)
+    q, optimizer = stepped(OPTIMIZERS["sgd"], cast=lambda p, dtype: None)
+    assert not _C._has_twin(q)
+
+
+def test_training_under_autocast_is_the_same_with_copies():
+    """Against weights that NumPy has seen, which get none."""
+    losses = []
+    for seen in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+        if seen:
+            arrays = [p.detach().numpy() for p in model.parameters()]
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        x, found = values(32 * 64).view(32, 64), []
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = (model(x) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+            assert _C._has_twin(model[0].weight) is not seen
+        losses.append((found, [p.tolist() for p in model.parameters()]))
+    assert losses[0] == losses[1] and arrays

@@ -215,11 +215,13 @@ typedef struct Backend {
     /* each tensor *= factor rounded to the compute type, 16 bits through fp32; a factor of 1 leaves memory alone. */
     Status (*scale)(TensorList tensors, double factor);
     /* params, grads, (momentum buffers or n = 0). grad_scale: divide gradients by it first and write them back (1 = leave alone).
-     * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. */
-    Status (*sgd)(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+     * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. copies: n = 0, or for each parameter NULL or a contiguous fp16 or bf16
+     * view that gets the new values too, rounded; such a parameter is fp32 and contiguous. */
+    Status (*sgd)(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                  double grad_scale);
     /* step[i]: 1-based step number of tensor i. max_exp_avg_sq has n = 0 without amsgrad. NAdam: mu_product[i] is read and updated. */
     Status (*adam)(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
-                   const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+                   TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
 } Backend;
 
 /* One table per device; NULL slot = AMP_NO_KERNEL. */

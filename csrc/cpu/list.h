@@ -6,9 +6,10 @@
 Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf, double *norms);
 Status amp_list_norms(TensorList tensors, double p, double *norms);
 Status amp_list_scale(TensorList tensors, double factor);
-Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                    double grad_scale);
 Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
-                     const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+                     TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
 
 /* ---- shared by list.c, list_optim.c and list_kernels.c ---- */
 

@@ -170,6 +170,12 @@ static PyObject *kept_norm(PyObject *module, PyObject *tensor) {
     return tensor_check(tensor) && tensor_kept_norm((Tensor *)tensor, &norm) ? PyFloat_FromDouble(norm) : Py_NewRef(Py_None);
 }
 
+static PyObject *has_twin(PyObject *module, PyObject *tensor) {
+    (void)module;
+    const Storage *st = tensor_check(tensor) ? ((Tensor *)tensor)->st : NULL;
+    return PyBool_FromLong(st && st->twin && st->twinned == st->writes + 1);
+}
+
 static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_list_norms";
@@ -348,10 +354,16 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         amp_raise(AMP_NO_KERNEL, what);
         goto done;
     }
+    TwinSet twins;
+    if (twin_set_make(&twins, &params) < 0) {
+        goto done;
+    }
     PyThreadState *saved = release_gil(tensor_set_bytes(&params));
-    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers), &o, grad_scale);
+    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers),
+                                 twin_set_list(&twins), &o, grad_scale);
     take_gil(saved);
     tensor_set_bump(&params);
+    twin_set_hand_over(&twins, &params, status == AMP_OK);
     tensor_set_bump(&buffers);
     if (grad_scale != 1) {
         tensor_set_bump(&grads);
@@ -429,8 +441,15 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     int64_t n = l->params.n;
     double small[2 * INLINE_TENSORS];
     double *step = n <= INLINE_TENSORS ? small : PyMem_Calloc((size_t)n, 2 * sizeof *step);
+    TwinSet twins;
     if (!step) {
         PyErr_NoMemory();
+        return -1;
+    }
+    if (twin_set_make(&twins, &l->params) < 0) {
+        if (step != small) {
+            PyMem_Free(step);
+        }
         return -1;
     }
     double *mu = step + n;
@@ -440,8 +459,8 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     }
     PyThreadState *saved = release_gil(tensor_set_bytes(&l->params));
     Status status = backend->adam(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->exp_avg),
-                                  tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), step,
-                                  o->nadam ? mu : NULL, o, grad_scale);
+                                  tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), twin_set_list(&twins),
+                                  step, o->nadam ? mu : NULL, o, grad_scale);
     take_gil(saved);
     for (int64_t i = 0; i < n && status == AMP_OK; i++) {
         counter_set(l->steps.view[i], step[i]);
@@ -453,6 +472,7 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
         PyMem_Free(step);
     }
     tensor_set_bump(&l->params);
+    twin_set_hand_over(&twins, &l->params, status == AMP_OK);
     tensor_set_bump(&l->exp_avg);
     tensor_set_bump(&l->exp_avg_sq);
     tensor_set_bump(&l->max_exp_avg_sq);
@@ -551,6 +571,7 @@ static PyMethodDef methods[] = {
      "_list_scale_(tensors, factor, /)\n--\n\nMultiplies every tensor in place."},
     {"_kept_norm", kept_norm, METH_O,
      "_kept_norm(tensor, /)\n--\n\nThe 2-norm that unscaling left beside the tensor, or None if it is not known any more."},
+    {"_has_twin", has_twin, METH_O, "_has_twin(tensor, /)\n--\n\nWhether an optimizer left a 16-bit copy for the next cast."},
     {"_join_norms", list_join_norms, METH_O, "_join_norms(norms, /)\n--\n\nThe 2-norm of a list of norms, a float."},
     {"_clip_by_norm_", FAST(clip_by_norm), METH_FASTCALL,
      "_clip_by_norm_(parameters, max_norm, only_finite, /)\n--\n\nScales fp32 gradients of one device so that their joint 2-norm "

@@ -99,6 +99,49 @@ int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject
     return failed;
 }
 
+int twin_set_make(TwinSet *s, const TensorSet *params) {
+    *s = (TwinSet){0};
+    for (int64_t i = 0; i < params->n; i++) {
+        const Tensor *p = params->tensor[i];
+        int dtype = p->st->copied_as || p->st->twin ? tensor_wanted_twin(p) : 0;
+        if (!dtype) {
+            continue;
+        }
+        if (!s->n) {
+            s->tensor = PyMem_Calloc((size_t)params->n, sizeof *s->tensor + sizeof *s->view + sizeof *s->writes);
+            if (!s->tensor) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            s->view = (const View **)(void *)(s->tensor + params->n);
+            s->writes = (uint32_t *)(void *)(s->view + params->n);
+            s->n = params->n;
+        }
+        Tensor *twin = tensor_new(1, &p->v.numel, dtype, p->v.device);
+        if (!twin) {
+            twin_set_hand_over(s, params, false);
+            return -1;
+        }
+        s->tensor[i] = twin;
+        s->view[i] = &twin->v;
+        s->writes[i] = p->st->writes;
+    }
+    return 0;
+}
+
+/* Only who was written once, by the step, has the values of its twin: no one that is listed twice or was written by another thread. */
+void twin_set_hand_over(TwinSet *s, const TensorSet *params, bool written) {
+    for (int64_t i = 0; i < s->n; i++) {
+        Tensor *p = params->tensor[i], *twin = s->tensor[i];
+        if (twin && written && p->st->writes == s->writes[i] + 1) {
+            tensor_give_twin(p, twin);
+        }
+        Py_XDECREF(twin);
+    }
+    PyMem_Free(s->tensor);
+    *s = (TwinSet){0};
+}
+
 TensorList tensor_set_list(const TensorSet *s) { return (TensorList){s->n, s->view}; }
 
 int64_t tensor_set_bytes(const TensorSet *s) {

@@ -34,6 +34,17 @@ TensorList tensor_set_list(const TensorSet *s);
 int64_t tensor_set_bytes(const TensorSet *s);
 void tensor_set_bump(TensorSet *s);
 
+/* The 16-bit copies that an optimizer writes in passing: for each parameter a new tensor, or NULL where nobody asked for one. */
+typedef struct TwinSet {
+    int64_t n; /* 0: nobody asked */
+    Tensor **tensor;
+    const View **view;
+    uint32_t *writes; /* of each parameter's memory before the step */
+} TwinSet;
+int twin_set_make(TwinSet *s, const TensorSet *params);                     /* before the step; 0, or -1 with an exception */
+void twin_set_hand_over(TwinSet *s, const TensorSet *params, bool written); /* after it; frees the set */
+static inline TensorList twin_set_list(const TwinSet *s) { return (TensorList){s->n, s->view}; }
+
 /* A kernel runs between these two; `saved` is NULL if the lists are too small to be worth a hand-over of the GIL. */
 PyThreadState *release_gil(int64_t bytes);
 void take_gil(PyThreadState *saved);

@@ -381,16 +381,29 @@ static double one_step(const Trial *t, Buffers *b, int step, double mu_product) 
     TensorList l[5];
     double number = step + 1.0;
     for (int k = 0; k < 5; k++) l[k] = list_of(&v[k], &b->m[k]);
+    const TensorList none = {0, NULL};
+    const bool copied = t->param == AMP_FLOAT32 && t->layout == 0;
+    const int kind = step % 2 ? AMP_FLOAT16 : AMP_BFLOAT16;
+    uint16_t half[N + 1];
+    half[N] = 0x1234;
+    Matrix copy;
+    const View *vc;
+    matrix(&copy, half, kind, ROWS, COLS, COLS, 1);
+    TensorList copies = copied ? list_of(&vc, &copy) : none;
     if (t->use_adam) {
-        TensorList none = {0, NULL};
-        CHECK(amp_list_adam(l[0], l[1], l[2], l[3], t->adam.amsgrad ? l[4] : none, &number, &mu_product, &t->adam,
+        CHECK(amp_list_adam(l[0], l[1], l[2], l[3], t->adam.amsgrad ? l[4] : none, copies, &number, &mu_product, &t->adam,
                             t->grad_scale) == AMP_OK);
     } else {
         SgdOptions o = t->sgd;
         o.first = step == 0;
         if (o.momentum == 0.0) l[2].n = 0;
-        CHECK(amp_list_sgd(l[0], l[1], l[2], &o, t->grad_scale) == AMP_OK);
+        CHECK(amp_list_sgd(l[0], l[1], l[2], copies, &o, t->grad_scale) == AMP_OK);
     }
+    for (int i = 0; copied && i < N; i++) {
+        float p = (float)element(b, 0, i);
+        CHECK(half[i] == (kind == AMP_FLOAT16 ? amp_f32_to_f16(p) : amp_f32_to_bf16(p)));
+    }
+    CHECK(half[N] == 0x1234);
     return mu_product;
 }
 
@@ -509,14 +522,16 @@ static void test_optimizer_details(void) {
     matrix(&mb, &buf, AMP_FLOAT32, 1, 1, 1, 1);
     const View *vp = &mp.v, *vg = &mg.v, *vm = &mm.v, *vv = &mv.v, *vt = &mt.v, *vb = &mb.v;
     CHECK(amp_list_adam((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vm}, (TensorList){1, &vv},
-                        (TensorList){1, &vt}, &step, &mu, &o, 1.0) == AMP_OK);
+                        (TensorList){1, &vt}, (TensorList){0, NULL}, &step, &mu, &o, 1.0) == AMP_OK);
     CHECK(isnan(top) && isnan(p));
     p = 1.0f, g = 2.0f;
     SgdOptions s = {.lr = 0.5, .momentum = 0.9, .first = true};
-    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, &s, 1.0) == AMP_OK);
+    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, (TensorList){0, NULL}, &s, 1.0) ==
+          AMP_OK);
     CHECK(buf == 2.0f && p == 0.0f);
     mp.v.dtype = AMP_INT32;
-    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, &s, 1.0) == AMP_BAD_DTYPE);
+    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, (TensorList){0, NULL}, &s, 1.0) ==
+          AMP_BAD_DTYPE);
 
     static float params[COUNT][700], grads[COUNT][700], first[COUNT][700], second[COUNT][700];
     static Matrix all[4][COUNT];
@@ -532,13 +547,24 @@ static void test_optimizer_details(void) {
         steps[i] = i < COUNT / 2 ? 1.0 : 10.0;
         mus[i] = 1.0;
     }
+    static uint16_t halves[COUNT][700];
+    static Matrix copy[COUNT];
+    const View *copies[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        matrix(&copy[i], halves[i], AMP_BFLOAT16, 1, 700, 700, 1);
+        copies[i] = i % 3 ? &copy[i].v : NULL; /* not every parameter has one */
+    }
     const AdamOptions plain = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.0};
     CHECK(amp_list_adam((TensorList){COUNT, views[0]}, (TensorList){COUNT, views[1]}, (TensorList){COUNT, views[2]},
-                        (TensorList){COUNT, views[3]}, (TensorList){0, NULL}, steps, mus, &plain, 1.0) == AMP_OK);
+                        (TensorList){COUNT, views[3]}, (TensorList){0, NULL}, (TensorList){COUNT, copies}, steps, mus, &plain,
+                        1.0) == AMP_OK);
     for (int i = 0; i < COUNT; i++) {
         /* gradient 1 from zero state: m = 0.1, v = 0.01 */
         double want = -0.1 * 0.1 / (1.0 - pow(0.9, steps[i])) / (sqrt(0.01) / sqrt(1.0 - pow(0.99, steps[i])));
-        for (int j = 0; j < 700; j++) CHECK(fabs((double)params[i][j] - want) < 1e-6 * fabs(want));
+        for (int j = 0; j < 700; j++) {
+            CHECK(fabs((double)params[i][j] - want) < 1e-6 * fabs(want));
+            CHECK(halves[i][j] == (i % 3 ? amp_f32_to_bf16(params[i][j]) : 0));
+        }
     }
 }
 
