@@ -126,8 +126,8 @@ AVX2 static inline __attribute__((always_inline)) void narrow_stream(bool half, 
                                         _MM_FROUND_TO_NEAREST_INT);
             packed = _mm256_set_m128i(b, a);
         } else {
-            __m256i a = round_bf16_avx2(_mm256_loadu_si256((const void *)(s + 4 * i)));
-            __m256i b = round_bf16_avx2(_mm256_loadu_si256((const void *)(s + 4 * i + 32)));
+            __m256i a = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i)));
+            __m256i b = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i + 32)));
             packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         }
         _mm256_stream_si256((void *)(d + 2 * i), packed);
