@@ -156,11 +156,11 @@ def clip_grad_norm_(
     """
     given, p = _list_of(parameters, warn=True), float(norm_type)
     if p == 2.0:
-        total = _C._clip_by_norm_(given, float(max_norm), error_if_nonfinite)
-        if total is not None:
+        norm = _C._clip_by_norm_(given, float(max_norm), error_if_nonfinite)
+        if norm is not None:
             if error_if_nonfinite:
-                _check_finite(total.item(), p, True)
-            return total
+                _check_finite(norm.item(), p, True)
+            return norm
     gradients, copies = _gradients(given)
     if not gradients:
         return _C.tensor(0.0)
