@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -154,22 +155,25 @@ def _parameters(lib: Any, total: int, count: int) -> list[Any]:
     return parameters
 
 
-def unscale(total: int, count: int, clip: float | None = None) -> Callable[[Any], Run]:
-    """unscale_, and clip_grad_norm_ with a threshold of `clip` times the norm."""
+def unscale(total: int, count: int, clip: bool | None = None) -> Callable[[Any], Run]:
+    """unscale_, and clip_grad_norm_ that does (True) or does not (False) find the norm too large. The scale is never 1, for which
+    nothing would have to be written, and the gradients come back to where they were: by turns 1/2 and 2 without clipping, always
+    1/2, which doubles them, with it."""
 
     def make(lib: Any) -> Run:
         parameters = _parameters(lib, total, count)
         optimizer = lib.optim.SGD(parameters, lr=0.0)
-        scaler = lib.amp.GradScaler("cpu", init_scale=1.0, growth_interval=10**9)
+        scaler = lib.amp.GradScaler("cpu", init_scale=0.5, growth_interval=10**9)
         scaler.scale(lib.ones(()))
-        threshold = 0.0 if clip is None else clip * 0.25 * total**0.5
+        threshold = 0.25 * total**0.5 if clip else 1e9
+        scales = itertools.cycle([0.5] if clip else [2.0, 0.5])
 
         def run() -> Any:
             scaler.unscale_(optimizer)
             if clip is not None:
                 lib.nn.utils.clip_grad_norm_(parameters, threshold)
-            scaler.update()
-            return parameters[0].grad[:4]
+            scaler.update(next(scales))
+            return parameters[0].grad[:4].clone()
 
         return run
 
@@ -197,14 +201,15 @@ def tail(total: int, count: int, fused: bool) -> Callable[[Any], Run]:
     def make(lib: Any) -> Run:
         parameters = _parameters(lib, total, count)
         optimizer = lib.optim.AdamW(parameters, lr=1e-9, **({"fused": True} if fused else {}))
-        scaler = lib.amp.GradScaler("cpu", init_scale=1.0, growth_interval=10**9)
+        scaler = lib.amp.GradScaler("cpu", init_scale=0.5, growth_interval=10**9)
         scaler.scale(lib.ones(()))
+        scales = itertools.cycle([2.0, 0.5])
 
         def run() -> Any:
             scaler.unscale_(optimizer)
             lib.nn.utils.clip_grad_norm_(parameters, 1e9)
             scaler.step(optimizer)
-            scaler.update()
+            scaler.update(next(scales))
             copies = [p.detach().to(lib.bfloat16) for p in parameters]
             return copies[0][:4].float()
 
@@ -219,7 +224,7 @@ def tail(total: int, count: int, fused: bool) -> Callable[[Any], Run]:
 def cast(total: int, fresh: bool) -> Callable[[Any], Run]:
     """float32 to bfloat16: into a new tensor, or (``fresh=False``) into an existing one."""
     def make(lib: Any) -> Run:
-        x, into = _filled(lib, total), lib.empty(total, dtype=lib.bfloat16)
+        x, into = (lib.arange(total) % 65521).float() * 1e-3, lib.empty(total, dtype=lib.bfloat16)
         return (lambda: x.to(lib.bfloat16)) if fresh else (lambda: into.copy_(x))
 
     return make
@@ -360,8 +365,8 @@ def _table() -> list[Workload]:
         each = big // count * count
         rows += [
             Workload(f"tail/unscale/64M/{count}", unscale(each, count), bytes=8.0 * each, goal=goals3[0]),
-            Workload(f"tail/unscale_clip/64M/{count}", unscale(each, count, 1 - 1e-5), bytes=16.0 * each, goal=goals3[1]),
-            Workload(f"tail/unscale_clip_coef1/64M/{count}", unscale(each, count, 2.0), bytes=8.0 * each, goal=goals3[2]),
+            Workload(f"tail/unscale_clip/64M/{count}", unscale(each, count, True), bytes=16.0 * each, tolerance=1e-5, goal=goals3[1]),
+            Workload(f"tail/unscale_clip_coef1/64M/{count}", unscale(each, count, False), bytes=8.0 * each, goal=goals3[2]),
         ]
     rows += [
         Workload("tail/adamw_default/64M/1", optimizer_step("AdamW", big, 1), bytes=28.0 * big, goal=5.5),

@@ -45,38 +45,33 @@ class AdamFamily(Optimizer):
                     self.state[p].update(self._new_state(group, p))
 
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
-        state = self.state
-        states = [state[p] for p in params]
-        amsgrad = group.get("amsgrad", False)
-        try:
-            largest = [s["max_exp_avg_sq"] for s in states] if amsgrad else None
-            exp_avg_sq = [s["exp_avg_sq"] for s in states]
-        except KeyError:
-            for p, s in zip(params, states, strict=False):
-                s.update({key: value for key, value in self._new_state(group, p).items() if key not in s})
-            self._step_group(group, params, grads, grad_scale)
-            return
         beta1, beta2 = group["betas"]
-        _adam(
+        done = _adam(
             params,
             grads,
-            [s["exp_avg"] for s in states],
-            exp_avg_sq,
-            largest,
-            [s["step"] for s in states],
-            [s["mu_product"] for s in states] if self._nadam else None,
+            self.state,
+            None,
+            None,
+            None,
+            None,
             group["lr"],
             beta1,
             beta2,
             group["eps"],
             group["weight_decay"],
             group["momentum_decay"] if self._nadam else 0.0,
-            amsgrad,
+            group.get("amsgrad", False),
             group["maximize"],
             group["decoupled_weight_decay"],
             self._nadam,
             grad_scale,
         )
+        if done is not False:
+            return
+        for p in params:
+            state = self.state[p]
+            state.update({key: value for key, value in self._new_state(group, p).items() if key not in state})
+        self._step_group(group, params, grads, grad_scale)
 
 
 class Adam(AdamFamily):

@@ -75,16 +75,10 @@ class SGD(Optimizer):
                 grad_scale,
             )
             return
-        state = self.state
-        try:
-            buffers = [state[p]["momentum_buffer"] for p in params]
-        except KeyError:
-            self._step_with_new_buffers(group, params, grads, grad_scale)
-            return
-        _sgd(
+        done = _sgd(
             params,
             grads,
-            buffers,
+            self.state,
             group["lr"],
             momentum,
             group["dampening"],
@@ -94,6 +88,8 @@ class SGD(Optimizer):
             False,
             grad_scale,
         )
+        if done is False:
+            self._step_with_new_buffers(group, params, grads, grad_scale)
 
     def _step_with_new_buffers(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         """Some parameters have no buffer yet; theirs starts as the gradient itself, without dampening."""

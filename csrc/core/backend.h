@@ -207,18 +207,21 @@ typedef struct Backend {
     Slot recurrent;
 
     /* Optimizer tail; each walks whole lists in one parallel region. All views of one position have the same shape.
-     * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product). */
-    Status (*unscale)(TensorList grads, float inv_scale, float *found_inf);
+     * unscale: grads *= *inv_scale in the compute type, *found_inf = 1 if any element is not finite (before the product). Unless NULL,
+     * norms[i] = the bits that `norms` with p = 2 would give for tensor i afterwards, or -1 where they are not known. */
+    Status (*unscale)(TensorList grads, float inv_scale, float *found_inf, double *norms);
     /* norms[i] = p-norm of tensor i, formed in fp32 (fp64 for fp64), not overflowing when the result fits. */
     Status (*norms)(TensorList tensors, double p, double *norms);
-    /* each tensor *= factor, 16 bits through fp32. */
+    /* each tensor *= factor rounded to the compute type, 16 bits through fp32; a factor of 1 leaves memory alone. */
     Status (*scale)(TensorList tensors, double factor);
     /* params, grads, (momentum buffers or n = 0). grad_scale: divide gradients by it first and write them back (1 = leave alone).
-     * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. */
-    Status (*sgd)(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+     * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. copies: n = 0, or for each parameter NULL or a contiguous fp16 or bf16
+     * view that gets the new values too, rounded; such a parameter is fp32 and contiguous. */
+    Status (*sgd)(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                  double grad_scale);
     /* step[i]: 1-based step number of tensor i. max_exp_avg_sq has n = 0 without amsgrad. NAdam: mu_product[i] is read and updated. */
     Status (*adam)(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
-                   const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+                   TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
 } Backend;
 
 /* One table per device; NULL slot = AMP_NO_KERNEL. */

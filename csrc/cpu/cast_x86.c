@@ -106,6 +106,75 @@ AVX512 static void f32_f16_avx512(const char *s, char *d, int64_t n) {
 F32_BF16_AVX512(f32_bf16_avx512, "avx512f,avx512bw,avx512vl", amp_bf16_narrow16)
 F32_BF16_AVX512(f32_bf16_avx512_bf16, "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16", amp_bf16_narrow16_fast)
 
+/* ---- past the caches: the output's lines are not read first, and do not push anything out ---- */
+
+/* Elements of `size` bytes until d is aligned to a vector, at most n; n if it never is. */
+static inline int64_t until_aligned(const char *d, int64_t size, int64_t n) {
+    uintptr_t bytes = -(uintptr_t)d & 31;
+    if (bytes % (uintptr_t)size) return n;
+    return (int64_t)bytes / size < n ? (int64_t)bytes / size : n;
+}
+
+AVX2 static inline __attribute__((always_inline)) void narrow_stream(bool half, const char *s, char *d, int64_t n) {
+    int64_t i = until_aligned(d, 2, n);
+    narrow_rest(half, s, d, i);
+    for (; i + 16 <= n; i += 16) {
+        __m256i packed;
+        if (half) {
+            __m128i a = _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i)), _MM_FROUND_TO_NEAREST_INT);
+            __m128i b = _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i + 32)),
+                                        _MM_FROUND_TO_NEAREST_INT);
+            packed = _mm256_set_m128i(b, a);
+        } else {
+            __m256i a = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i)));
+            __m256i b = amp_bf16_bits8(_mm256_loadu_ps((const float *)(const void *)(s + 4 * i + 32)));
+            packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+        }
+        _mm256_stream_si256((void *)(d + 2 * i), packed);
+    }
+    narrow_rest(half, s + 4 * i, d + 2 * i, n - i);
+    _mm_sfence(); /* whoever is told that the work is done sees it */
+}
+AVX2 static inline __attribute__((always_inline)) void widen_stream(bool half, const char *s, char *d, int64_t n) {
+    int64_t i = until_aligned(d, 4, n);
+    widen_rest(half, s, d, i);
+    for (; i + 8 <= n; i += 8) {
+        __m128i narrow = _mm_loadu_si128((const void *)(s + 2 * i));
+        __m256i wide = half ? _mm256_castps_si256(_mm256_cvtph_ps(narrow)) : _mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16);
+        _mm256_stream_si256((void *)(d + 4 * i), wide);
+    }
+    widen_rest(half, s + 2 * i, d + 4 * i, n - i);
+    _mm_sfence();
+}
+AVX2 static void f32_f16_stream(const char *s, char *d, int64_t n) { narrow_stream(true, s, d, n); }
+AVX2 static void f32_bf16_stream(const char *s, char *d, int64_t n) { narrow_stream(false, s, d, n); }
+AVX2 static void f16_f32_stream(const char *s, char *d, int64_t n) { widen_stream(true, s, d, n); }
+AVX2 static void bf16_f32_stream(const char *s, char *d, int64_t n) { widen_stream(false, s, d, n); }
+
+AVX2 static void copy_stream(const char *s, char *d, int64_t bytes) {
+    int64_t i = until_aligned(d, 1, bytes);
+    memcpy(d, s, (size_t)i);
+    for (; i + 32 <= bytes; i += 32) _mm256_stream_si256((void *)(d + i), _mm256_loadu_si256((const void *)(s + i)));
+    memcpy(d + i, s + i, (size_t)(bytes - i));
+    _mm_sfence();
+}
+AVX2 static void copy2_stream(const char *s, char *d, int64_t n) { copy_stream(s, d, 2 * n); }
+AVX2 static void copy4_stream(const char *s, char *d, int64_t n) { copy_stream(s, d, 4 * n); }
+AVX2 static void copy8_stream(const char *s, char *d, int64_t n) { copy_stream(s, d, 8 * n); }
+
+CastFn amp_cast_stream(int src, int dst) {
+    if (amp_isa() < ISA_AVX2) return NULL;
+    if (src == dst) {
+        size_t size = amp_itemsize(src);
+        return size == 2 ? copy2_stream : size == 4 ? copy4_stream : size == 8 ? copy8_stream : NULL;
+    }
+    if (dst == AMP_FLOAT32 && src == AMP_FLOAT16) return f16_f32_stream;
+    if (dst == AMP_FLOAT32 && src == AMP_BFLOAT16) return bf16_f32_stream;
+    if (src == AMP_FLOAT32 && dst == AMP_FLOAT16) return f32_f16_stream;
+    if (src == AMP_FLOAT32 && dst == AMP_BFLOAT16) return f32_bf16_stream;
+    return NULL;
+}
+
 CastFn amp_cast_vector(int src, int dst) {
     Isa isa = amp_isa();
     if (isa < ISA_AVX2) return NULL;
@@ -120,6 +189,11 @@ CastFn amp_cast_vector(int src, int dst) {
 
 #else
 CastFn amp_cast_vector(int src, int dst) {
+    (void)src;
+    (void)dst;
+    return NULL;
+}
+CastFn amp_cast_stream(int src, int dst) {
     (void)src;
     (void)dst;
     return NULL;

@@ -10,9 +10,12 @@
 
 /* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work. */
 enum { BYTES_PER_THREAD = 64 * 1024 };
+/* A converted copy that is larger than this is written around the caches: its beginning would be gone when somebody reads it. */
+static const int64_t STREAMED_BYTES = 32 << 20;
 
 typedef struct Walk {
     const ElementLoop *loop;
+    CastFn stream; /* for dense runs of a copy; NULL: any way */
     int nview, nd; /* view 0 is the output */
     int dtype[AMP_MAX_OPERANDS];
     char *data[AMP_MAX_OPERANDS];
@@ -24,6 +27,11 @@ typedef struct Walk {
 static void run(const Walk *w, char *const *ptr, const int64_t *step, int64_t n) {
     const ElementLoop *loop = w->loop;
     if (!loop->kernel) {
+        int64_t to = (int64_t)amp_itemsize(w->dtype[0]), from = (int64_t)amp_itemsize(w->dtype[1]);
+        if (w->stream && step[0] == to && step[1] == from && (ptr[0] + n * to <= ptr[1] || ptr[1] + n * from <= ptr[0])) {
+            w->stream(ptr[1], ptr[0], n);
+            return;
+        }
         amp_convert(w->dtype[1], ptr[1], step[1], w->dtype[0], ptr[0], step[0], n);
         return;
     }
@@ -195,6 +203,8 @@ void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in)
         w.dtype[v] = view[v]->dtype;
         if ((int64_t)amp_itemsize(w.dtype[v]) > item) item = (int64_t)amp_itemsize(w.dtype[v]);
     }
+    bool large = !loop->kernel && out->numel > STREAMED_BYTES / (int64_t)amp_itemsize(out->dtype);
+    w.stream = large ? amp_cast_stream(w.dtype[1], w.dtype[0]) : NULL;
     if (!make_flat(&w, view)) make_strided(&w, view);
     if (out->numel * item <= BYTES_PER_THREAD) walk_range(&w, 0, out->numel);
     else amp_parallel_for(out->numel, BYTES_PER_THREAD / item, walk_range, &w);

@@ -114,7 +114,7 @@ void amp_list_open(ListStreams *streams, int n, const View *const *views, bool w
         s->v = views[i];
         s->dense = dense;
         s->wide = wide;
-        s->direct = dense && views[i]->dtype == own && (uintptr_t)views[i]->data % align == 0;
+        s->direct = dense && views[i]->dtype == own && ((uintptr_t)views[i]->data & (align - 1)) == 0;
         s->buffer = streams->buffer[i];
         all_direct = all_direct && s->direct;
     }
@@ -231,8 +231,30 @@ typedef struct MultiplyContext {
     const ListPlan *plan;
     double factor;
     bool check;
+    double *
+        partial; /* with check: sums of squares of what stands there afterwards, one per chunk, as norm_body forms them; or NULL */
     atomic_bool bad;
 } MultiplyContext;
+
+/* One block of gradients in place; the sum of squares is that of values as they are stored. */
+static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad) {
+    const ListKernels *k = amp_list_kernels(s->wide);
+    void *x = amp_list_read(s, begin, n);
+    if (s->direct) return k->unscale_squares(x, n, c->factor, bad);
+    *bad |= k->unscale(x, n, c->factor);
+    if (c->factor == 1.0) return k->sum_squares(x, n);
+    amp_list_write(s, begin, n);
+    return k->sum_squares(amp_list_read(s, begin, n), n);
+}
+
+static void unscale_chunks(MultiplyContext *c, int64_t tensor, int64_t begin, int64_t end, ListStream *s, bool *bad) {
+    for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
+        int64_t stop = at_most(chunk + LIST_CHUNK, end);
+        double acc = 0.0;
+        for (int64_t i = chunk; i < stop; i += LIST_BLOCK) acc += unscale_block(c, s, i, at_most(LIST_BLOCK, stop - i), bad);
+        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+    }
+}
 
 static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     MultiplyContext *c = ctx;
@@ -241,41 +263,59 @@ static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end)
     const ListKernels *k = amp_list_kernels(wide);
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
-    for (int64_t i = begin, n; i < end; i += n) {
-        n = at_most(s.block, end - i);
-        void *x = amp_list_read(&s.s[0], i, n);
-        if (c->check) bad |= k->unscale(x, n, c->factor);
-        else k->scale(x, n, c->factor);
-        /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
-        if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
-    }
+    if (c->partial) unscale_chunks(c, tensor, begin, end, &s.s[0], &bad);
+    else
+        for (int64_t i = begin, n; i < end; i += n) {
+            n = at_most(s.block, end - i);
+            void *x = amp_list_read(&s.s[0], i, n);
+            if (c->check) bad |= k->unscale(x, n, c->factor);
+            else k->scale(x, n, c->factor);
+            /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
+            if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
+        }
     if (bad) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
 }
 
-static Status multiply_list(TensorList list, double factor, bool check, bool *bad) {
+/* norms may be NULL. */
+static Status multiply_list(TensorList list, double factor, bool check, bool *bad, double *norms) {
     ListPlan plan;
     TensorList usable = supported(list);
+    double small[LIST_SMALL], *partial = NULL;
     Status status = amp_list_plan(&plan, usable);
     if (status != AMP_OK) return status;
-    MultiplyContext c = {.plan = &plan, .factor = factor, .check = check};
+    if (norms)
+        partial = plan.chunks > LIST_SMALL ? malloc((size_t)plan.chunks * sizeof *partial) : small; /* can be done without */
+    MultiplyContext c = {.plan = &plan, .factor = factor, .check = check, .partial = partial};
     amp_list_run(&plan, multiply_body, &c);
+    for (int64_t t = 0; norms && t < list.n; t++) {
+        double acc = 0.0;
+        bool known = partial && t < usable.n && list.v[t]->dtype != AMP_FLOAT64; /* fp64 may have left the range: see trusted() */
+        for (int64_t i = known ? plan.first[t] : 0, end = known ? plan.first[t + 1] : 0; i < end; i++) acc += partial[i];
+        norms[t] = known ? sqrt(acc) : -1.0;
+    }
+    if (partial != small) free(partial);
     amp_list_plan_free(&plan);
     *bad = atomic_load(&c.bad);
     return usable.n < list.n ? AMP_BAD_DTYPE : AMP_OK;
 }
 
 /* The test comes before the product: a product that overflows is not reported. The flag is never cleared. */
-Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf) {
+Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf, double *norms) {
     bool bad = false;
-    Status status = multiply_list(grads, (double)inv_scale, true, &bad);
+    Status status = multiply_list(grads, (double)inv_scale, true, &bad, norms);
     if (bad) *found_inf = 1.0f;
     return status;
 }
 
 Status amp_list_scale(TensorList tensors, double factor) {
     bool bad = false;
+    if ((double)(float)factor == 1.0 && factor != 1.0) { /* 1 for fp32 and 16 bits: their values would stay as they are */
+        bool wide = false;
+        for (int64_t t = 0; t < tensors.n; t++) wide |= tensors.v[t]->dtype == AMP_FLOAT64;
+        if (!wide) factor = 1.0;
+    }
     if (factor == 1.0) return supported(tensors).n < tensors.n ? AMP_BAD_DTYPE : AMP_OK;
-    return multiply_list(tensors, factor, false, &bad);
+    return multiply_list(tensors, factor, false, &bad, NULL);
 }
 
 /* ---- norms ---- */

@@ -3,12 +3,13 @@
 #define AMP_CPU_LIST_H
 #include "../core/backend.h"
 
-Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf);
+Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf, double *norms);
 Status amp_list_norms(TensorList tensors, double p, double *norms);
 Status amp_list_scale(TensorList tensors, double factor);
-Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale);
+Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                    double grad_scale);
 Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
-                     const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
+                     TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale);
 
 /* ---- shared by list.c, list_optim.c and list_kernels.c ---- */
 
@@ -73,8 +74,9 @@ typedef struct AdamStep {
 /* Kernels over contiguous values of one compute type. The same bits at every instruction-set level. */
 typedef struct ListKernels {
     bool (*unscale)(void *x, int64_t n, double inv_scale); /* true: met inf or NaN. inv_scale 1 leaves the values alone */
+    double (*unscale_squares)(void *x, int64_t n, double inv_scale, bool *bad); /* then sum_squares; *bad is set, never cleared */
     void (*scale)(void *x, int64_t n, double factor);
-    double (*sum_squares)(const void *x, int64_t n);                                            /* in double, 16 running sums */
+    double (*sum_squares)(const void *x, int64_t n);                                            /* in double, 32 running sums */
     void (*sgd)(void *p, void *g, void *buf, int64_t n, const SgdStep *s);                      /* buf may be NULL */
     void (*adam)(void *p, void *g, void *m, void *v, void *vmax, int64_t n, const AdamStep *s); /* vmax may be NULL */
 } ListKernels;

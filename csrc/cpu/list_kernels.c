@@ -34,6 +34,8 @@ static inline Pair fma_base_vf64(Pair a, Pair b, Pair c) { return (Pair){fma(a[0
 #endif
 #define VFMA(a, b, c) fma_base_vf32(a, b, c)
 #define EXPONENT      EXPONENT32
+#define VSQUARE(d, c) ((d) * (d) + (c))
+#define VWIDEN(v)     __builtin_convertvector(v, NAME(VD))
 #include "list_template.h"
 
 #define NAME(f) f##_base_f64
@@ -48,6 +50,8 @@ static inline Pair fma_base_vf64(Pair a, Pair b, Pair c) { return (Pair){fma(a[0
 #endif
 #define VFMA(a, b, c) fma_base_vf64(a, b, c)
 #define EXPONENT      EXPONENT64
+#define VSQUARE(d, c) ((d) * (d) + (c))
+#define VWIDEN(v)     __builtin_convertvector(v, NAME(VD))
 #include "list_template.h"
 
 static void load_f16_base(float *to, const char *from, int64_t n) {
@@ -86,6 +90,8 @@ static const ListRows rows_base = {load_f16_base, store_f16_base, load_bf16_base
 #define VSQRT(x)      ((NAME(V))_mm256_sqrt_ps((__m256)(x)))
 #define VFMA(a, b, c) ((NAME(V))_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define EXPONENT      EXPONENT32
+#define VSQUARE(d, c) ((NAME(VD))_mm256_fmadd_pd((__m256d)(d), (__m256d)(d), (__m256d)(c)))
+#define VWIDEN(v)     ((NAME(VD))_mm256_cvtps_pd((__m128)(v)))
 #include "list_template.h"
 
 #define NAME(f)       f##_avx2_f64
@@ -96,6 +102,8 @@ static const ListRows rows_base = {load_f16_base, store_f16_base, load_bf16_base
 #define VSQRT(x)      ((NAME(V))_mm256_sqrt_pd((__m256d)(x)))
 #define VFMA(a, b, c) ((NAME(V))_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define EXPONENT      EXPONENT64
+#define VSQUARE(d, c) ((d) * (d) + (c))
+#define VWIDEN(v)     __builtin_convertvector(v, NAME(VD))
 #include "list_template.h"
 
 #define NAME(f)       f##_avx512_f32
@@ -106,6 +114,8 @@ static const ListRows rows_base = {load_f16_base, store_f16_base, load_bf16_base
 #define VSQRT(x)      ((NAME(V))_mm512_sqrt_ps((__m512)(x)))
 #define VFMA(a, b, c) ((NAME(V))_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define EXPONENT      EXPONENT32
+#define VSQUARE(d, c) ((NAME(VD))_mm512_fmadd_pd((__m512d)(d), (__m512d)(d), (__m512d)(c)))
+#define VWIDEN(v)     ((NAME(VD))_mm512_cvtps_pd((__m256)(v)))
 #include "list_template.h"
 
 #define NAME(f)       f##_avx512_f64
@@ -116,6 +126,8 @@ static const ListRows rows_base = {load_f16_base, store_f16_base, load_bf16_base
 #define VSQRT(x)      ((NAME(V))_mm512_sqrt_pd((__m512d)(x)))
 #define VFMA(a, b, c) ((NAME(V))_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
 #define EXPONENT      EXPONENT64
+#define VSQUARE(d, c) ((d) * (d) + (c))
+#define VWIDEN(v)     __builtin_convertvector(v, NAME(VD))
 #include "list_template.h"
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))

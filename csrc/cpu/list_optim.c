@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cast.h"
 #include "list.h"
 
 static bool list_ok(TensorList list) {
@@ -47,10 +48,37 @@ static void write_operands(Operands *o, int64_t begin, int64_t n, unsigned kept)
 
 enum { PARAM, GRAD, STATE1, STATE2, STATE3 };
 
+/* ---- 16-bit copies of the parameters ---- */
+
+enum { COPY_BLOCK = 2048 };                     /* elements between two looks at a copy: they are still in the L1 cache */
+static const int64_t STREAMED_BYTES = 32 << 20; /* copies that together are larger are written around the caches */
+
+typedef struct Copies {
+    TensorList list;
+    bool stream;
+} Copies;
+
+static Copies copies_of(TensorList list) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < list.n; i++) bytes += list.v[i] ? 2 * list.v[i]->numel : 0;
+    return (Copies){list, bytes > STREAMED_BYTES};
+}
+
+static const View *copy_of(const Copies *c, int64_t tensor) { return c->list.n ? c->list.v[tensor] : NULL; }
+
+static void write_copy(const Copies *c, const View *copy, const void *param, int64_t begin, int64_t n) {
+    CastFn stream = c->stream ? amp_cast_stream(AMP_FLOAT32, copy->dtype) : NULL;
+    char *to = copy->data + 2 * begin;
+    if (stream) stream(param, to, n);
+    else if (copy->dtype == AMP_FLOAT16) amp_list_rows()->store_f16(to, param, n);
+    else amp_list_rows()->store_bf16(to, param, n);
+}
+
 /* ---- SGD ---- */
 
 typedef struct SgdContext {
     TensorList params, grads, momentum;
+    Copies copies;
     SgdStep step;
 } SgdContext;
 
@@ -60,18 +88,22 @@ static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = c->step.grad_scale == 1.0 ? 1u << GRAD : 0, fresh = c->step.first ? 1u << STATE1 : 0;
+    const View *copy = copy_of(&c->copies, tensor);
     Operands o;
     void *x[3];
     open_operands(&o, 3, views, wide);
+    const int64_t block = copy ? at_most(o.streams.block, COPY_BLOCK) : o.streams.block;
     for (int64_t i = begin, n; i < end; i += n) {
-        n = at_most(o.streams.block, end - i);
+        n = at_most(block, end - i);
         read_operands(&o, i, n, fresh, x);
         k->sgd(x[PARAM], x[GRAD], x[STATE1], n, &c->step);
+        if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
 
-Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, const SgdOptions *options, double grad_scale) {
+Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                    double grad_scale) {
     ListPlan plan;
     if (!list_ok(params) || !list_ok(grads) || !list_ok(momentum)) return AMP_BAD_DTYPE;
     Status status = amp_list_plan(&plan, params);
@@ -79,6 +111,7 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, co
     SgdContext c = {params,
                     grads,
                     momentum,
+                    copies_of(copies),
                     {.neg_lr = -options->lr,
                      .momentum = options->momentum,
                      .one_minus_dampening = 1.0 - options->dampening,
@@ -96,6 +129,7 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, co
 
 typedef struct AdamContext {
     TensorList params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq;
+    Copies copies;
     const AdamStep *step; /* one per tensor */
 } AdamContext;
 
@@ -107,13 +141,16 @@ static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = step->grad_scale == 1.0 ? 1u << GRAD : 0;
+    const View *copy = copy_of(&c->copies, tensor);
     Operands o;
     void *x[5];
     open_operands(&o, 5, views, wide);
+    const int64_t block = copy ? at_most(o.streams.block, COPY_BLOCK) : o.streams.block;
     for (int64_t i = begin, n; i < end; i += n) {
-        n = at_most(o.streams.block, end - i);
+        n = at_most(block, end - i);
         read_operands(&o, i, n, 0, x);
         k->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], n, step);
+        if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
@@ -145,7 +182,7 @@ static void nadam_step(AdamStep *s, const AdamOptions *o, double t, double *mu_p
 }
 
 Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,
-                     const double *step, double *mu_product, const AdamOptions *options, double grad_scale) {
+                     TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale) {
     ListPlan plan;
     AdamStep small[LIST_SMALL / 4], *steps = small;
     if (!list_ok(params) || !list_ok(grads) || !list_ok(exp_avg) || !list_ok(exp_avg_sq) || !list_ok(max_exp_avg_sq))
@@ -164,7 +201,7 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
         steps[i] = i && !options->nadam && step[i] == step[i - 1] ? steps[i - 1] : adam_step(options, step[i], grad_scale);
         if (options->nadam) nadam_step(&steps[i], options, step[i], &mu_product[i]);
     }
-    AdamContext c = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps};
+    AdamContext c = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies_of(copies), steps};
     amp_list_run(&plan, adam_body, &c);
 done:
     if (steps != small) free(steps);

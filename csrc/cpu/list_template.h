@@ -4,13 +4,15 @@
  *     BYTES          bytes of a vector                    EXPONENT  bits of REAL's exponent field
  *     VSQRT(x)       square root of a vector
  *     VFMA(a, b, c)  a * b + c with one rounding
+ *     VWIDEN(v)      as many REALs as a vector has doubles, as doubles
+ *     VSQUARE(d, c)  d * d + c on doubles that came from REAL; from floats the product is exact, fused or not
  * Written with vector types: + - * / are the IEEE operations at every width, nothing is contracted by the compiler, and fused
  * products stand where they are named (where PyTorch fuses), so all levels give the same bits. A tail runs through the same code
  * with the missing lanes zero and unwritten. */
 #define INLINE     static inline TARGET __attribute__((always_inline))
 #define LANES      ((int64_t)(BYTES / sizeof(REAL)))
 #define WIDE_LANES ((int64_t)(BYTES / sizeof(double)))
-#define SUMS       16
+#define SUMS       32
 
 typedef REAL NAME(V) __attribute__((vector_size(BYTES)));
 typedef INT NAME(VI) __attribute__((vector_size(BYTES)));
@@ -56,6 +58,63 @@ static TARGET bool NAME(unscale)(void *data, int64_t n, double inv_scale) {
     return any != 0;
 }
 
+INLINE void NAME(square_step)(VD *sum, const REAL *x, size_t k) {
+    VH v = {0};
+    memcpy(&v, x, k);
+    VD d = VWIDEN(v);
+    *sum = VSQUARE(d, *sum);
+}
+
+/* Element i joins running sum i mod 32, whatever the width of a vector; the sums are then added as a tree. Only constants index `sum`,
+ * so that it stays in registers. */
+#define SQUARES(i) \
+    _Pragma("GCC unroll 16") for (int j_ = 0; j_ < SUMS / WIDE_LANES; j_++) \
+        NAME(square_step)(&sum[j_], x + (i) + j_ * WIDE_LANES, sizeof(VH))
+
+INLINE double NAME(sum_up)(const VD *sum, const REAL *rest, int64_t n) {
+    double s[SUMS];
+    _Pragma("GCC unroll 16") for (int j = 0; j < SUMS / WIDE_LANES; j++) memcpy(s + j * WIDE_LANES, &sum[j], sizeof(VD));
+    for (int64_t i = 0; i < n; i++) s[i] += (double)rest[i] * (double)rest[i];
+    for (int half = SUMS / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) s[j] += s[j + half];
+    return s[0];
+}
+
+static TARGET double NAME(sum_squares)(const void *data, int64_t n) {
+    const REAL *x = data;
+    VD sum[SUMS / WIDE_LANES];
+    int64_t i = 0;
+    memset(sum, 0, sizeof sum);
+    for (; i + SUMS <= n; i += SUMS) SQUARES(i);
+    return NAME(sum_up)(sum, x + i, n - i);
+}
+
+static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_scale, bool *bad) {
+    REAL *x = data, inv = (REAL)inv_scale;
+    VD sum[SUMS / WIDE_LANES];
+    VI found = {0};
+    INT any = 0;
+    int64_t i = 0;
+    memset(sum, 0, sizeof sum);
+#define UNSCALE(multiply) \
+    for (; i + SUMS <= n; i += SUMS) { \
+        _Pragma("GCC unroll 16") for (int j = 0; j < SUMS / LANES; j++) \
+            NAME(unscale_step)(x + i + j * LANES, sizeof(V), inv, multiply, &found); \
+        SQUARES(i); \
+    }
+    if (inv_scale == 1.0) {
+        UNSCALE(false)
+    } else {
+        UNSCALE(true)
+    }
+#undef UNSCALE
+    for (int j = 0; j < LANES; j++) any |= found[j];
+    *bad |= any != 0;
+    if (i < n) *bad |= NAME(unscale)(x + i, n - i, inv_scale);
+    return NAME(sum_up)(sum, x + i, n - i);
+}
+#undef SQUARES
+
 INLINE void NAME(scale_step)(REAL *x, size_t k, REAL factor) {
     LOAD(v, x);
     v *= factor;
@@ -67,30 +126,6 @@ static TARGET void NAME(scale)(void *data, int64_t n, double factor) {
 #define STEP(i, k) NAME(scale_step)(x + (i), (k), f)
     FOR_EACH_VECTOR(n, STEP);
 #undef STEP
-}
-
-INLINE void NAME(square_step)(VD *sum, const REAL *x, size_t k) {
-    VH v = {0};
-    memcpy(&v, x, k);
-    VD d = __builtin_convertvector(v, VD);
-    *sum += d * d;
-}
-
-/* Element i joins running sum i mod 16, whatever the width of a vector; the sums are then added as a tree. */
-static TARGET double NAME(sum_squares)(const void *data, int64_t n) {
-    const REAL *x = data;
-    VD sum[SUMS / WIDE_LANES];
-    double s[SUMS];
-    int64_t i = 0;
-    memset(sum, 0, sizeof sum);
-    for (; i + SUMS <= n; i += SUMS)
-        for (int j = 0; j < SUMS / WIDE_LANES; j++) NAME(square_step)(&sum[j], x + i + j * WIDE_LANES, sizeof(VH));
-    for (int j = 0; i < n; i += WIDE_LANES, j++)
-        NAME(square_step)(&sum[j], x + i, n - i < WIDE_LANES ? (size_t)(n - i) * sizeof(REAL) : sizeof(VH));
-    memcpy(s, sum, sizeof s);
-    for (int half = SUMS / 2; half; half /= 2)
-        for (int j = 0; j < half; j++) s[j] += s[j + half];
-    return s[0];
 }
 
 typedef struct NAME(SgdConst) {
@@ -188,7 +223,8 @@ static TARGET void NAME(adam)(void *param, void *grad, void *exp_avg, void *exp_
 #undef STEP_MAX
 }
 
-static const ListKernels NAME(kernels) = {NAME(unscale), NAME(scale), NAME(sum_squares), NAME(sgd), NAME(adam)};
+static const ListKernels NAME(kernels) = {NAME(unscale), NAME(unscale_squares), NAME(scale), NAME(sum_squares), NAME(sgd),
+                                          NAME(adam)};
 
 #undef INLINE
 #undef LANES
@@ -209,4 +245,6 @@ static const ListKernels NAME(kernels) = {NAME(unscale), NAME(scale), NAME(sum_s
 #undef VSQRT
 #undef EXPONENT
 #undef VFMA
+#undef VSQUARE
+#undef VWIDEN
 #undef SPLAT

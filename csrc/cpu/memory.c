@@ -1,9 +1,12 @@
 /* Caching allocator for devices that live in host memory.
  *
  *     size                where a block comes from                          where it goes when freed
- *     up to 32 KiB        carved from 1 MiB slabs                           its class's list, for ever
- *     up to 1 MiB         malloc                                            its class's list \  together at most CACHE_CAP bytes;
- *     above               mmap, huge pages advised from 2 MiB               its class's list /  the oldest go back to the system
+ *     up to 32 KiB        carved from slabs: 1 MiB, then huge pages         its class's list, for ever
+ *     above               mmap, huge pages advised from 2 MiB               its class's list: together at most CACHE_CAP bytes, the
+ *                                                                           oldest go back to the system
+ *
+ * Blocks that are no whole number of huge pages come one by one at first; once a class has taken GROUP_AFTER bytes, so many at a time
+ * as fill whole huge pages (2, 6, 10 or 14 MiB). Each goes back by itself.
  *
  * Classes: multiples of 64 bytes up to 512, then four steps per doubling (512 640 768 896 1024 ...), so at most 25 % is wasted.
  * Lists are last in, first out: the block that is handed out next is the one most likely in cache. A free block holds its links in its
@@ -32,7 +35,7 @@ enum {
     FIRST_CLASSES = 9, /* index 1..8: 64..512 */
     SMALL_LIMIT = 32 << 10,
     SLAB_BYTES = 1 << 20,
-    MAPPED_LIMIT = 1 << 20,
+    GROUP_AFTER = 8 << 20,
     HUGE_PAGE = 2 << 20,
     LARGEST_SHIFT = 46,
     CLASSES = FIRST_CLASSES + 4 * (LARGEST_SHIFT - 9)
@@ -51,9 +54,11 @@ typedef struct Arena {
     MemoryStats stats;
     char *slab; /* the part of the newest slab that is not carved yet */
     size_t slab_left;
+    int64_t slabs;
     int64_t cached; /* bytes in the age list */
     FreeBlock *newest, *oldest;
     FreeBlock *list[CLASSES];
+    int64_t fetched[CLASSES]; /* bytes that came one by one */
 } Arena;
 
 static Arena arenas[AMP_DEVICE_COUNT];
@@ -123,12 +128,12 @@ static void *map_pages(size_t size) {
 /* `nbytes` is what was asked for, `size` its class. */
 static void *system_alloc(size_t nbytes, size_t size) {
     void *p;
-    if (CACHING && size > MAPPED_LIMIT) return map_pages(size);
+    if (CACHING && size > SMALL_LIMIT) return map_pages(size);
     return posix_memalign(&p, ALIGNMENT, CACHING ? size : nbytes + !nbytes) ? NULL : p;
 }
 
 static void system_free(void *data, size_t size) {
-    if (!CACHING || size <= MAPPED_LIMIT) free(data);
+    if (!CACHING || size <= SMALL_LIMIT) free(data);
     else munmap(data, size);
 }
 
@@ -188,12 +193,14 @@ static void use_up_slab(Arena *arena) {
 
 static void *carve(Arena *arena, size_t size) {
     if (arena->slab_left < size) {
-        char *slab = aligned_alloc(4096, SLAB_BYTES);
+        size_t bytes = arena->slabs ? HUGE_PAGE : SLAB_BYTES;
+        char *slab = arena->slabs ? map_pages(bytes) : aligned_alloc(4096, bytes);
         if (!slab) return NULL;
         use_up_slab(arena);
+        arena->slabs++;
         arena->slab = slab;
-        arena->slab_left = SLAB_BYTES;
-        arena->stats.reserved += SLAB_BYTES;
+        arena->slab_left = bytes;
+        arena->stats.reserved += (int64_t)bytes;
     }
     void *block = arena->slab;
     arena->slab += size;
@@ -201,16 +208,31 @@ static void *carve(Arena *arena, size_t size) {
     return block;
 }
 
+/* One block of a class in demand; its neighbours, up to the end of a huge page, become free blocks. NULL: take one alone. */
+static void *fetch_group(Arena *arena, int cls, size_t size) {
+    size_t total = size;
+    if (!CACHING || size % HUGE_PAGE == 0 || arena->fetched[cls] < GROUP_AFTER) return NULL;
+    while (total % HUGE_PAGE) total += size; /* a class is 5, 6, 7 or 8 times a power of two */
+    char *first = map_pages(total);
+    if (!first) return NULL;
+    for (size_t at = total - size; at > 0; at -= size) push(arena, cls, (FreeBlock *)(void *)(first + at), size);
+    arena->stats.reserved += (int64_t)total;
+    return first;
+}
+
 /* The class's list is empty. */
-static void *fetch(Arena *arena, size_t nbytes, size_t size) {
+static void *fetch(Arena *arena, int cls, size_t nbytes, size_t size) {
     pthread_once(&fork_once, register_fork_handlers);
     if (CACHING && size <= SMALL_LIMIT) return carve(arena, size);
+    void *group = fetch_group(arena, cls, size);
+    if (group) return group;
     void *block = system_alloc(nbytes, size);
     if (!block) {
         shrink(arena, 0);
         block = system_alloc(nbytes, size);
     }
     if (block) arena->stats.reserved += (int64_t)size;
+    if (block) arena->fetched[cls] += (int64_t)size;
     return block;
 }
 
@@ -223,7 +245,7 @@ void *amp_host_alloc(Device device, size_t nbytes) {
     if (cls < 0) return NULL;
     lock(arena);
     FreeBlock *block = arena->list[cls];
-    if (!block) block = fetch(arena, nbytes, size);
+    if (!block) block = fetch(arena, cls, nbytes, size);
     else if (size <= SMALL_LIMIT) arena->list[cls] = block->next;
     else unlink_block(arena, cls, block);
     if (block) {

@@ -29,6 +29,13 @@ int run_TO_COPY(OpCall *c) {
     if (device_require(device) < 0) {
         return -1;
     }
+    Tensor *twin = device == t->v.device ? tensor_take_twin(t, dtype) : NULL;
+    if (device == t->v.device) {
+        tensor_ask_twin(t, dtype);
+    }
+    if (twin) {
+        return result_set(c, twin);
+    }
     Tensor *out = tensor_new(t->v.ndim, t->v.shape, dtype, device);
     if (out) {
         tensor_keep_layout(out, t);

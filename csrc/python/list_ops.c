@@ -31,7 +31,11 @@ static int check_matches(const TensorSet *params, const TensorSet *other, bool w
     }
     for (int64_t i = 0; i < params->n; i++) {
         const View *a = params->view[i], *b = other->view[i];
-        if (a->ndim != b->ndim || (a->ndim > 0 && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) != 0)) {
+        bool alike = a->ndim == b->ndim;
+        for (int d = 0; alike && d < a->ndim; d++) {
+            alike = a->shape[d] == b->shape[d];
+        }
+        if (!alike) {
             PyErr_Format(PyExc_RuntimeError, "%s: parameter %lld and its entry in %s have different shapes", what, (long long)i,
                          name);
             return -1;
@@ -94,6 +98,84 @@ static int norms_run(const TensorSet *s, int64_t begin, int64_t end, double p, d
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
 
+/* Tensors whose 2-norm was left beside them by unscaling are not read; the others are, in runs of neighbours on one device. */
+static int norms_of(const TensorSet *s, double p, double *norms, const char *what) {
+    int64_t begin = 0; /* [begin, i) is a run to be read */
+    if (p == 2) {
+        tensor_want_norms();
+    }
+    for (int64_t i = 0; i <= s->n; i++) {
+        double norm = 0;
+        bool kept = i < s->n && p == 2 && tensor_kept_norm(s->tensor[i], &norm);
+        bool ends = i == s->n || kept || s->view[i]->device != s->view[begin]->device;
+        if (ends && begin < i && norms_run(s, begin, i, p, norms, what) < 0) {
+            return -1;
+        }
+        if (kept) {
+            norms[i] = norm;
+        }
+        if (ends) {
+            begin = i + kept;
+        }
+    }
+    return 0;
+}
+
+/* The 2-norm of several together, correct to the last digits of a double without overflow. NaN wins over infinity. */
+static double join_norms(const double *norms, int64_t n) {
+    double most = 0, high = 0, low = 0;
+    bool nan = false;
+    int exponent;
+    for (int64_t i = 0; i < n; i++) {
+        nan |= isnan(norms[i]);
+        most = norms[i] > most ? norms[i] : most;
+    }
+    if (nan || n == 1 || most == 0 || isinf(most)) {
+        return nan ? (double)NAN : most;
+    }
+    frexp(most, &exponent);
+    const double factor = ldexp(1.0, -(exponent / 2)),
+                 rest = ldexp(1.0, -(exponent - exponent / 2)); /* one alone may not exist */
+    for (int64_t i = 0; i < n; i++) {
+        double x = norms[i] * factor * rest, square = x * x, sum = high + square;
+        double error = high > square ? (high - sum) + square : (square - sum) + high;
+        low += error + fma(x, x, -square);
+        high = sum;
+    }
+    return ldexp(sqrt(high + low), exponent);
+}
+
+static PyObject *list_join_norms(PyObject *module, PyObject *list) {
+    (void)module;
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "_join_norms: expected a list of floats");
+        return NULL;
+    }
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    double *norms = PyMem_Calloc((size_t)n + 1, sizeof *norms);
+    if (!norms) {
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        norms[i] = PyFloat_AsDouble(PyList_GET_ITEM(list, i));
+    }
+    double total = join_norms(norms, n);
+    PyMem_Free(norms);
+    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(total);
+}
+
+static PyObject *kept_norm(PyObject *module, PyObject *tensor) {
+    (void)module;
+    double norm;
+    return tensor_check(tensor) && tensor_kept_norm((Tensor *)tensor, &norm) ? PyFloat_FromDouble(norm) : Py_NewRef(Py_None);
+}
+
+static PyObject *has_twin(PyObject *module, PyObject *tensor) {
+    (void)module;
+    const Storage *st = tensor_check(tensor) ? ((Tensor *)tensor)->st : NULL;
+    return PyBool_FromLong(st && st->twin && st->twinned == st->writes + 1);
+}
+
 static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_list_norms";
@@ -108,10 +190,7 @@ static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t 
     if (failed) {
         PyErr_NoMemory();
     }
-    for (int64_t begin = 0, end; begin < tensors.n && !failed; begin = end) {
-        end = run_end(&tensors, begin);
-        failed = norms_run(&tensors, begin, end, p, norms, what) < 0;
-    }
+    failed = failed || norms_of(&tensors, p, norms, what) < 0;
     PyObject *result = failed ? NULL : doubles_to_list(norms, tensors.n);
     if (norms != small) {
         PyMem_Free(norms);
@@ -160,7 +239,81 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+/* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device, of tensors that are no subclass's,
+ * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. */
+static int gather_for_clip(TensorSet *s, PyObject *parameters) {
+    if (!PyList_Check(parameters)) {
+        return 0;
+    }
+    Py_ssize_t n = PyList_GET_SIZE(parameters);
+    if (tensor_set_reserve(s, n) < 0) {
+        return -1;
+    }
+    bool fits = true;
+    for (Py_ssize_t i = 0; i < n && fits; i++) {
+        PyObject *p = PyList_GET_ITEM(parameters, i);
+        fits = tensor_check_exact(p);
+        Tensor *grad = fits ? ((Tensor *)p)->grad : NULL;
+        if (!grad) {
+            continue;
+        }
+        fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && storage_loss_scale(grad->st) == 0 &&
+               (s->n == 0 || grad->v.device == s->view[0]->device);
+        if (fits) {
+            tensor_set_push(s, grad);
+        }
+    }
+    fits = fits && s->n > 0;
+    if (!fits) {
+        tensor_set_release(s);
+    }
+    return fits;
+}
+
+static PyObject *clip_by_norm(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    static const char what[] = "clip_grad_norm_";
+    double max_norm, small[INLINE_TENSORS];
+    bool only_finite;
+    TensorSet grads;
+    if (arg_count(what, nargs, 3) < 0 || arg_double(args[1], &max_norm) < 0 || parse_bool(args[2], &only_finite) < 0) {
+        return NULL;
+    }
+    int fits = gather_for_clip(&grads, args[0]);
+    if (fits <= 0) {
+        return fits < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    Tensor *result = NULL;
+    double *norms = grads.n <= INLINE_TENSORS ? small : PyMem_Malloc((size_t)grads.n * sizeof *norms);
+    int failed = norms ? norms_of(&grads, 2.0, norms, what) : (PyErr_NoMemory(), -1);
+    for (int64_t i = 0; i < grads.n && !failed; i++) {
+        failed = check_overlap(grads.view[i], what) < 0 ? -1 : check_writable(grads.tensor[i], what);
+    }
+    if (!failed) {
+        double total = join_norms(norms, grads.n);
+        total = total < 0x1.ffffffp127 || isnan(total) ? total : (double)INFINITY; /* beyond that fp32 has infinity */
+        double divisor = total + 1e-6, coefficient = divisor != 0 ? max_norm / divisor : copysign((double)INFINITY, max_norm);
+        bool keep = only_finite && !isfinite(total);
+        failed = keep ? 0 : scale_run(&grads, 0, grads.n, coefficient > 1 ? 1.0 : coefficient, what);
+        result = failed ? NULL : tensor_new(0, NULL, AMP_FLOAT32, grads.view[0]->device);
+        if (result) {
+            memcpy(result->v.data, &(float){(float)total}, sizeof(float));
+        }
+    }
+    if (norms != small) {
+        PyMem_Free(norms);
+    }
+    tensor_set_release(&grads);
+    return (PyObject *)result;
+}
+
 /* ---- optimizers ---- */
+
+/* Names of what an optimizer's state holds for a parameter; made at import. */
+enum { MOMENTUM_BUFFER, EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ, STEP, MU_PRODUCT, ENTRIES };
+static const char *const entry_name[ENTRIES] = {"momentum_buffer", "exp_avg", "exp_avg_sq",
+                                                "max_exp_avg_sq",  "step",    "mu_product"};
+static PyObject *entry[ENTRIES];
 
 static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
@@ -175,8 +328,15 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         return NULL;
     }
     PyObject *result = NULL;
-    if (tensor_set_gather(&params, args[0], what) < 0 || tensor_set_gather(&grads, args[1], what) < 0 ||
-        tensor_set_gather(&buffers, args[2], what) < 0) {
+    if (tensor_set_gather(&params, args[0], what) < 0 || tensor_set_gather(&grads, args[1], what) < 0) {
+        goto done;
+    }
+    bool is_state = PyDict_Check(args[2]);
+    TensorSet *const set[] = {&buffers};
+    int missing = is_state ? tensor_set_lookup(set, &entry[MOMENTUM_BUFFER], 1, args[2], &params, what)
+                           : tensor_set_gather(&buffers, args[2], what);
+    if (missing) {
+        result = missing > 0 ? Py_NewRef(Py_False) : NULL;
         goto done;
     }
     if (params.n == 0) {
@@ -194,10 +354,16 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         amp_raise(AMP_NO_KERNEL, what);
         goto done;
     }
+    TwinSet twins;
+    if (twin_set_make(&twins, &params) < 0) {
+        goto done;
+    }
     PyThreadState *saved = release_gil(tensor_set_bytes(&params));
-    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers), &o, grad_scale);
+    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers),
+                                 twin_set_list(&twins), &o, grad_scale);
     take_gil(saved);
     tensor_set_bump(&params);
+    twin_set_hand_over(&twins, &params, status == AMP_OK);
     tensor_set_bump(&buffers);
     if (grad_scale != 1) {
         tensor_set_bump(&grads);
@@ -275,8 +441,15 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     int64_t n = l->params.n;
     double small[2 * INLINE_TENSORS];
     double *step = n <= INLINE_TENSORS ? small : PyMem_Calloc((size_t)n, 2 * sizeof *step);
+    TwinSet twins;
     if (!step) {
         PyErr_NoMemory();
+        return -1;
+    }
+    if (twin_set_make(&twins, &l->params) < 0) {
+        if (step != small) {
+            PyMem_Free(step);
+        }
         return -1;
     }
     double *mu = step + n;
@@ -286,8 +459,8 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     }
     PyThreadState *saved = release_gil(tensor_set_bytes(&l->params));
     Status status = backend->adam(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->exp_avg),
-                                  tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), step,
-                                  o->nadam ? mu : NULL, o, grad_scale);
+                                  tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), twin_set_list(&twins),
+                                  step, o->nadam ? mu : NULL, o, grad_scale);
     take_gil(saved);
     for (int64_t i = 0; i < n && status == AMP_OK; i++) {
         counter_set(l->steps.view[i], step[i]);
@@ -299,6 +472,7 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
         PyMem_Free(step);
     }
     tensor_set_bump(&l->params);
+    twin_set_hand_over(&twins, &l->params, status == AMP_OK);
     tensor_set_bump(&l->exp_avg);
     tensor_set_bump(&l->exp_avg_sq);
     tensor_set_bump(&l->max_exp_avg_sq);
@@ -323,20 +497,28 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
         return NULL;
     }
     AdamLists l;
-    TensorSet *sets[] = {&l.params, &l.grads, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq, &l.steps, &l.mu_products};
-    enum { SETS = sizeof sets / sizeof *sets };
+    enum { SETS = 7, STATES = 2 };
+    TensorSet *const sets[SETS] = {&l.params, &l.grads, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq, &l.steps, &l.mu_products};
+    PyObject *const keys[SETS - STATES] = {entry[EXP_AVG], entry[EXP_AVG_SQ], o.amsgrad ? entry[MAX_EXP_AVG_SQ] : NULL,
+                                           entry[STEP], o.nadam ? entry[MU_PRODUCT] : NULL};
+    const int lists = PyDict_Check(args[STATES]) ? STATES : SETS;
     int gathered = 0, failed = 0;
-    while (gathered < SETS && !failed) {
-        failed = tensor_set_gather(sets[gathered], args[gathered], what) < 0;
+    while (gathered < lists && !failed) {
+        failed = tensor_set_gather(sets[gathered], args[gathered], what);
         gathered += !failed;
     }
+    if (!failed && lists < SETS) {
+        failed = tensor_set_lookup(sets + STATES, keys, SETS - STATES, args[STATES], &l.params, what);
+        gathered = failed ? gathered : SETS;
+    }
+    bool missing = failed > 0;
     if (!failed && l.params.n > 0) {
         failed = adam_check(&l, &o, grad_scale, what) < 0 || adam_run(&l, &o, grad_scale, what) < 0;
     }
     while (gathered > 0) {
         tensor_set_release(sets[--gathered]);
     }
-    return failed ? NULL : Py_NewRef(Py_None);
+    return missing ? Py_NewRef(Py_False) : failed ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- gradients of a list of parameters ---- */
@@ -387,19 +569,40 @@ static PyMethodDef methods[] = {
      "_list_norms(tensors, p, /)\n--\n\nThe list of float p-norms, formed in fp32 (fp64 for fp64); devices may be mixed."},
     {"_list_scale_", FAST(list_scale_), METH_FASTCALL,
      "_list_scale_(tensors, factor, /)\n--\n\nMultiplies every tensor in place."},
+    {"_kept_norm", kept_norm, METH_O,
+     "_kept_norm(tensor, /)\n--\n\nThe 2-norm that unscaling left beside the tensor, or None if it is not known any more."},
+    {"_has_twin", has_twin, METH_O, "_has_twin(tensor, /)\n--\n\nWhether an optimizer left a 16-bit copy for the next cast."},
+    {"_join_norms", list_join_norms, METH_O, "_join_norms(norms, /)\n--\n\nThe 2-norm of a list of norms, a float."},
+    {"_clip_by_norm_", FAST(clip_by_norm), METH_FASTCALL,
+     "_clip_by_norm_(parameters, max_norm, only_finite, /)\n--\n\nScales fp32 gradients of one device so that their joint 2-norm "
+     "is at "
+     "most max_norm; the norm before, a 0-dim tensor. With only_finite they stay as they are if it is inf or NaN. None, and "
+     "nothing "
+     "done, for anything else than a list of plain parameters with such gradients."},
     {"_sgd_", FAST(sgd_), METH_FASTCALL,
      "_sgd_(params, grads, momentum_buffers, lr, momentum, dampening, weight_decay, nesterov, maximize, first, grad_scale, "
      "/)\n--\n\n"
-     "One step of SGD on lists of tensors; momentum_buffers may be None."},
+     "One step of SGD on lists of tensors; momentum_buffers may be None. As a dict it is an optimizer's state, and buffers are "
+     "its "
+     "entries 'momentum_buffer': False, and nothing done, if one is missing."},
     {"_adam_", FAST(adam_), METH_FASTCALL,
      "_adam_(params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products, lr, beta1, beta2, eps, weight_decay, "
      "momentum_decay, amsgrad, maximize, decoupled, nadam, grad_scale, /)\n--\n\n"
      "One step of the Adam family on lists of tensors; max_exp_avg_sq and mu_products may be None. steps are 0-dim tensors and "
-     "are counted up."},
+     "are counted up. exp_avg as a dict is an optimizer's state (the lists after it are not looked at then): False, and nothing "
+     "done, "
+     "if an entry is missing."},
     {"_grads_of", grads_of, METH_O,
      "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
     {"_clear_grads", clear_grads, METH_O, "_clear_grads(params, /)\n--\n\np.grad = None for each of the list."},
     {NULL, NULL, 0, NULL},
 };
 
-int list_ops_init(PyObject *module) { return PyModule_AddFunctions(module, methods); }
+int list_ops_init(PyObject *module) {
+    for (int i = 0; i < ENTRIES; i++) {
+        if (!entry[i] && !(entry[i] = PyUnicode_InternFromString(entry_name[i]))) {
+            return -1;
+        }
+    }
+    return PyModule_AddFunctions(module, methods);
+}

@@ -81,6 +81,41 @@ static PyObject *check_unscale(PyObject *module, PyObject *list) {
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
+/* Multiplies the gradients and leaves their norms beside them. Who was written once since `writes` was noted holds values with that norm;
+ * one that is listed twice, or whose memory another one or another thread wrote, was written more often. */
+static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_scale, float *flag) {
+    struct {
+        double norm[INLINE_TENSORS];
+        uint32_t writes[INLINE_TENSORS];
+    } small;
+    const int64_t n = grads->n;
+    double *norms = !tensor_norms_wanted() ? NULL
+                    : n > INLINE_TENSORS   ? PyMem_Malloc((size_t)n * (sizeof *norms + sizeof(uint32_t)))
+                                           : small.norm;
+    uint32_t *writes = n > INLINE_TENSORS ? (uint32_t *)(void *)(norms ? norms + n : NULL) : small.writes;
+    for (int64_t i = 0; norms && i < n; i++) {
+        writes[i] = grads->tensor[i]->st->writes;
+    }
+    PyThreadState *saved = release_gil(tensor_set_bytes(grads));
+    for (int64_t i = 0; i < n; i++) {
+        const View *v = grads->view[i];
+        if (v->device == AMP_CUDA && v->dtype == AMP_FLOAT64 && beyond_float_range(v, 0, v->data)) {
+            *flag = 1;
+        }
+    }
+    Status status = backend->unscale(tensor_set_list(grads), inv_scale, flag, norms);
+    take_gil(saved);
+    tensor_set_bump(grads);
+    for (int64_t i = 0; norms && status == AMP_OK && i < n; i++) {
+        Tensor *t = grads->tensor[i];
+        tensor_keep_norm(t, t->st->writes == writes[i] + 1 ? norms[i] : -1.0);
+    }
+    if (norms != small.norm) {
+        PyMem_Free(norms);
+    }
+    return status;
+}
+
 static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_amp_foreach_non_finite_check_and_unscale_";
@@ -112,29 +147,17 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-
-    Tensor *found = (Tensor *)args[1];
-    float inv_scale = read_float(&((Tensor *)args[2])->v), before = read_float(&found->v), flag = before;
-    int64_t all = grads.n, bytes = tensor_set_bytes(&grads);
-    Py_INCREF(found);
+    Tensor *found = (Tensor *)Py_NewRef(args[1]);
+    float before = read_float(&found->v), flag = before;
+    int64_t all = grads.n;
     grads.n = good;
-    PyThreadState *saved = release_gil(bytes);
-    if (device == AMP_CUDA) {
-        for (int64_t i = 0; i < good; i++) {
-            if (grads.view[i]->dtype == AMP_FLOAT64 && beyond_float_range(grads.view[i], 0, grads.view[i]->data)) {
-                flag = 1;
-            }
-        }
-    }
-    Status status = backend->unscale(tensor_set_list(&grads), inv_scale, &flag);
-    take_gil(saved);
+    Status status = unscale_set(backend, &grads, read_float(&((Tensor *)args[2])->v), &flag);
+    grads.n = all;
     if (memcmp(&flag, &before, sizeof flag) != 0) {
         memcpy(found->v.data, &flag, sizeof flag);
         tensor_bump(found);
     }
     Py_DECREF(found);
-    tensor_set_bump(&grads);
-    grads.n = all;
     if (status != AMP_OK) {
         Py_XDECREF(type);
         Py_XDECREF(value);
@@ -188,16 +211,27 @@ static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize
     return Py_NewRef(args[0]);
 }
 
-/* Appends the gradients of one group. 1: done; 0: a parameter that only Python understands, not fp32 on the device, or made under another
- * loss scale; -1: exception. */
-static int gather_gradients(PyObject *grads, PyObject *params, int device, float scale) {
-    if (!params || !PyList_Check(params)) {
-        return 0;
+/* How many parameters all groups have; -1: a group that only Python understands. */
+static Py_ssize_t count_parameters(PyObject *groups) {
+    Py_ssize_t n = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); i++) {
+        PyObject *group = PyList_GET_ITEM(groups, i);
+        PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
+        if (!params || !PyList_Check(params)) {
+            return -1;
+        }
+        n += PyList_GET_SIZE(params);
     }
+    return n;
+}
+
+/* Adds the gradients of one group. False: a parameter that only Python understands, a gradient that is not fp32 on the device, or made
+ * under another loss scale, or the backend would refuse. */
+static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, const char *what) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
         PyObject *p = PyList_GET_ITEM(params, i);
         if (!tensor_check(p)) {
-            return 0;
+            return false;
         }
         Tensor *grad = ((Tensor *)p)->grad;
         if (!grad) {
@@ -205,18 +239,21 @@ static int gather_gradients(PyObject *grads, PyObject *params, int device, float
         }
         float carried = storage_loss_scale(grad->st);
         if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device || (carried != 0 && carried != scale)) {
-            return 0;
+            return false;
         }
-        if (PyList_Append(grads, (PyObject *)grad) < 0) {
-            return -1;
+        if (check_gradient(grad, device, what) < 0) {
+            PyErr_Clear(); /* the long way says it better */
+            return false;
         }
+        tensor_set_push(grads, grad);
     }
-    return 1;
+    return true;
 }
 
 /* GradScaler's common case in one call: all gradients of an optimizer are fp32 on the scale's device, and the scale has a finite
  * reciprocal. The flag, or None if that is not so; nothing was changed then. */
 static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
     static const char what[] = "_unscale_groups";
     if (arg_count(what, nargs, 2) < 0) {
         return NULL;
@@ -228,41 +265,32 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     if (scale->dtype != AMP_FLOAT32 || scale->numel != 1 || !isfinite(amp_inverse_scale(read_float(scale)))) {
         Py_RETURN_NONE;
     }
-    int device = scale->device, fits = 1;
-    float inverse = amp_inverse_scale(read_float(scale)), zero = 0;
-    PyObject *result = NULL, *grads = PyList_New(0);
-    Tensor *flag = NULL, *factor = NULL;
-    for (Py_ssize_t i = 0; grads && fits > 0 && i < PyList_GET_SIZE(args[0]); i++) {
-        PyObject *group = PyList_GET_ITEM(args[0], i);
-        PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
-        Py_XINCREF(params);
-        fits = gather_gradients(grads, params, device, read_float(scale));
-        Py_XDECREF(params);
+    const int device = scale->device;
+    const float value = read_float(scale);
+    const Backend *backend = backend_of(device, what);
+    Py_ssize_t n = backend ? count_parameters(args[0]) : 0;
+    TensorSet grads;
+    if (!backend || tensor_set_reserve(&grads, n < 0 ? 0 : n) < 0) {
+        return NULL;
     }
-    if (!grads || fits < 0) {
-        goto done;
+    bool fits = n > 0 && backend->unscale;
+    for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(args[0]);
+         i++) { /* nothing here runs Python code: the lists stay as counted */
+        fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, what);
     }
-    if (!fits || PyList_GET_SIZE(grads) == 0) {
-        result = Py_NewRef(Py_None);
-        goto done;
+    Tensor *flag = NULL;
+    if (fits && grads.n > 0 && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
+        float found = 0;
+        Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found);
+        memcpy(flag->v.data, &found, sizeof found);
+        if (status != AMP_OK) {
+            Py_CLEAR(flag);
+            amp_raise(status, what);
+        }
     }
-    flag = tensor_new(0, NULL, AMP_FLOAT32, device);
-    factor = flag ? tensor_new(0, NULL, AMP_FLOAT32, device) : NULL;
-    if (!factor) {
-        goto done;
-    }
-    memcpy(flag->v.data, &zero, sizeof zero);
-    memcpy(factor->v.data, &inverse, sizeof inverse);
-    PyObject *const call[] = {grads, (PyObject *)flag, (PyObject *)factor};
-    PyObject *checked = check_unscale(module, grads), *nothing = checked ? unscale_(module, call, 3) : NULL;
-    Py_XDECREF(checked);
-    result = nothing ? Py_NewRef((PyObject *)flag) : NULL;
-    Py_XDECREF(nothing);
-done:
-    Py_XDECREF(grads);
-    Py_XDECREF(flag);
-    Py_XDECREF(factor);
-    return result;
+    bool unfit = !fits || grads.n == 0;
+    tensor_set_release(&grads);
+    return unfit ? Py_NewRef(Py_None) : (PyObject *)flag;
 }
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))

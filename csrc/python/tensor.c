@@ -52,6 +52,9 @@ static void storage_drop(Storage *st) {
     if (--st->refs > 0) {
         return;
     }
+    if (st->twin) {
+        storage_drop(st->twin);
+    }
     if (st->owner) {
         Py_DECREF(st->owner);
     } else if (st->data) {
@@ -62,6 +65,73 @@ static void storage_drop(Storage *st) {
     } else {
         PyMem_Free(st);
     }
+}
+
+/* ---- norms beside the values ---- */
+
+/* The tensor shows all of its storage in order, and nobody outside can write there. */
+static bool whole_and_private(const Tensor *t) {
+    return !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
+           t->v.data == t->st->data && (size_t)t->v.numel * amp_itemsize(t->v.dtype) == t->st->nbytes;
+}
+
+enum { TWIN_LEAST = 4096 }; /* elements; smaller copies are cheap */
+
+void tensor_ask_twin(const Tensor *t, int dtype) {
+    bool narrow = dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16;
+    if (narrow && t->v.dtype == AMP_FLOAT32 && t->v.numel >= TWIN_LEAST && whole_and_private(t)) {
+        t->st->copied_as = (int8_t)dtype;
+    }
+}
+
+static void drop_twin(Storage *st) {
+    Storage *twin = st->twin;
+    st->twin = NULL;
+    if (twin) {
+        storage_drop(twin);
+    }
+}
+
+int tensor_wanted_twin(const Tensor *t) {
+    int dtype = t->st->copied_as;
+    drop_twin(t->st);
+    t->st->copied_as = 0;
+    return t->v.dtype == AMP_FLOAT32 && whole_and_private(t) ? dtype : 0;
+}
+
+void tensor_give_twin(Tensor *t, const Tensor *twin) {
+    Storage *st = t->st;
+    drop_twin(st);
+    st->twin = twin->st;
+    st->twin->refs++;
+    st->twin_dtype = twin->v.dtype;
+    st->twinned = st->writes + 1;
+}
+
+void tensor_keep_norm(Tensor *t, double norm) {
+    bool keep = !(norm < 0) && whole_and_private(t);
+    t->st->normed = keep ? t->st->writes + 1 : 0;
+    t->st->norm = norm;
+    t->st->norm_dtype = t->v.dtype;
+}
+
+bool tensor_kept_norm(const Tensor *t, double *norm) {
+    const Storage *st = t->st;
+    if (!st->normed || st->normed != st->writes + 1 || st->norm_dtype != t->v.dtype || !whole_and_private(t)) {
+        return false;
+    }
+    *norm = st->norm;
+    return true;
+}
+
+enum { NORMS_PER_WISH = 16 };
+static int norms_wanted; /* so many more times; GIL held */
+
+void tensor_want_norms(void) { norms_wanted = NORMS_PER_WISH; }
+
+bool tensor_norms_wanted(void) {
+    norms_wanted -= norms_wanted > 0;
+    return norms_wanted > 0;
 }
 
 /* ---- birth ---- */
@@ -155,6 +225,38 @@ Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     }
     t->v.layout = LAYOUT_CONTIGUOUS;
     return t;
+}
+
+/* A tensor of its own: the storage changes hands. */
+Tensor *tensor_take_twin(const Tensor *t, int dtype) {
+    Storage *st = t->st;
+    if (!st->twin) {
+        return NULL;
+    }
+    if (st->twinned != st->writes + 1) {
+        drop_twin(st);
+        return NULL;
+    }
+    Tensor *out = st->twin_dtype == dtype && whole_and_private(t) ? tensor_object(amp_state.tensor_type) : NULL;
+    if (!out || tensor_set_ndim(out, t->v.ndim) < 0) {
+        Py_XDECREF(out);
+        PyErr_Clear(); /* a copy is made, or fails for the same reason */
+        return NULL;
+    }
+    out->v.dtype = (int8_t)dtype;
+    out->v.device = t->v.device;
+    out->v.numel = t->v.numel;
+    int64_t step = 1;
+    for (int i = t->v.ndim - 1; i >= 0; i--) {
+        out->v.shape[i] = t->v.shape[i];
+        out->v.stride[i] = step;
+        step *= t->v.shape[i];
+    }
+    out->v.layout = LAYOUT_CONTIGUOUS;
+    out->st = st->twin;
+    out->v.data = out->st->data;
+    st->twin = NULL;
+    return out;
 }
 
 static Tensor *window_of_type(PyTypeObject *type, Tensor *src, int ndim, const int64_t *shape, const int64_t *stride,

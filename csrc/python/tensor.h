@@ -9,11 +9,19 @@ typedef struct Storage {
     uint8_t device;
     bool readonly;    /* of an array that is not writeable */
     uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
+    int8_t norm_dtype;
+    uint8_t addressed; /* data_ptr() was asked for */
+    int8_t copied_as;  /* fp16 or bf16: a copy of all of this fp32 memory was made since an optimizer wrote it; else 0 */
+    int8_t twin_dtype;
     uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
     uint32_t writes;  /* every write, .data included: stamps cast slots */
     uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
                        * the mark off */
-    float loss_scale; /* the scale it carries then; NaN: parts of it carry different ones */
+    float loss_scale;     /* the scale it carries then; NaN: parts of it carry different ones */
+    uint32_t twinned;     /* writes + 1 when `twin` was written */
+    uint32_t normed;      /* writes + 1 when `norm` was formed: any later write makes it stale; 0: never */
+    double norm;          /* 2-norm of all elements in order, read as norm_dtype, bit for bit what the norms slot gives */
+    struct Storage *twin; /* counted: the same values as twin_dtype, left by an optimizer for the next such copy; or NULL */
     char *data;
     size_t nbytes;
     PyObject *
@@ -90,6 +98,20 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped); 
 /* Python int/float/bool/complex -> Number; 0, or -1 with an exception. */
 int number_from_object(PyObject *o, Number *out);
 int number_default_dtype(const Number *n); /* bool, int64, default dtype or its complex */
+
+/* Norms left beside gradients by whoever formed them, for clipping. `norm` is the 2-norm of what t holds now; negative: not known. */
+void tensor_keep_norm(Tensor *t, double norm);
+bool tensor_kept_norm(const Tensor *t, double *norm); /* false: none, or something was or may have been written since */
+/* Copies of fp32 weights in 16 bits, made by the optimizer in passing. A copy of all of a tensor's memory asks for the next one; once
+ * the optimizer has written it (tensor_give_twin; `twin` has as many elements, contiguous), the next copy takes it for its own. */
+void tensor_ask_twin(const Tensor *t, int dtype);
+int tensor_wanted_twin(const Tensor *t); /* dtype, or 0; what was left and not taken is dropped */
+void tensor_give_twin(Tensor *t, const Tensor *twin);
+Tensor *tensor_take_twin(const Tensor *t, int dtype); /* NULL, without exception: there is none */
+
+/* Forming norms costs time where gradients fit the cache: it is done while somebody asks for them every few steps. */
+void tensor_want_norms(void);
+bool tensor_norms_wanted(void);
 
 Meta *tensor_meta(Tensor *t);               /* made on demand; NULL with MemoryError */
 void tensor_update_layout(Tensor *t);       /* after shape or stride changed */

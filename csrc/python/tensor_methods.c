@@ -172,7 +172,9 @@ static PyObject *method_element_size(PyObject *self, PyObject *Py_UNUSED(ignored
     return PyLong_FromSize_t(amp_itemsize(((Tensor *)self)->v.dtype));
 }
 
+/* Whoever knows the address may write there unseen. */
 static PyObject *method_data_ptr(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    ((Tensor *)self)->st->addressed = 1;
     return PyLong_FromVoidPtr(((Tensor *)self)->v.numel ? ((Tensor *)self)->v.data : NULL);
 }
 

@@ -13,7 +13,7 @@ void tensor_set_release(TensorSet *s) {
     s->heap = NULL;
 }
 
-static int set_reserve(TensorSet *s, Py_ssize_t n) {
+int tensor_set_reserve(TensorSet *s, Py_ssize_t n) {
     s->n = 0;
     s->heap = NULL;
     s->tensor = s->inline_tensor;
@@ -39,14 +39,14 @@ int tensor_set_gather(TensorSet *s, PyObject *o, const char *what) {
     s->n = 0;
     s->heap = NULL;
     if (o == Py_None) {
-        return set_reserve(s, 0);
+        return tensor_set_reserve(s, 0);
     }
     PyObject *fast = PySequence_Fast(o, "expected a list or tuple of tensors");
     if (!fast) {
         return -1;
     }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
-    if (set_reserve(s, n) < 0) {
+    if (tensor_set_reserve(s, n) < 0) {
         goto fail;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -66,6 +66,80 @@ fail:
     tensor_set_release(s);
     Py_DECREF(fast);
     return -1;
+}
+
+int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
+                      const char *what) {
+    int reserved = 0, failed = 0;
+    while (reserved < n && !failed) {
+        failed = tensor_set_reserve(s[reserved], key[reserved] ? (Py_ssize_t)owners->n : 0);
+        reserved += !failed;
+    }
+    for (int64_t i = 0; i < owners->n && !failed; i++) {
+        PyObject *entries = PyDict_GetItemWithError(state, (PyObject *)owners->tensor[i]);
+        for (int k = 0; k < n && !failed; k++) {
+            if (!key[k]) {
+                continue;
+            }
+            PyObject *value = entries && PyDict_Check(entries) ? PyDict_GetItemWithError(entries, key[k]) : NULL;
+            if (value && tensor_check(value)) {
+                tensor_set_push(s[k], (Tensor *)value);
+                continue;
+            }
+            if (value) {
+                PyErr_Format(PyExc_TypeError, "%s: the entry %R of parameter %lld must be a Tensor, not %.100s", what, key[k],
+                             (long long)i, Py_TYPE(value)->tp_name);
+            }
+            failed = PyErr_Occurred() ? -1 : 1;
+        }
+    }
+    while (failed && reserved > 0) {
+        tensor_set_release(s[--reserved]);
+    }
+    return failed;
+}
+
+int twin_set_make(TwinSet *s, const TensorSet *params) {
+    *s = (TwinSet){0};
+    for (int64_t i = 0; i < params->n; i++) {
+        const Tensor *p = params->tensor[i];
+        int dtype = p->st->copied_as || p->st->twin ? tensor_wanted_twin(p) : 0;
+        if (!dtype) {
+            continue;
+        }
+        if (!s->n) {
+            s->tensor = PyMem_Calloc((size_t)params->n, sizeof *s->tensor + sizeof *s->view + sizeof *s->writes);
+            if (!s->tensor) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            s->view = (const View **)(void *)(s->tensor + params->n);
+            s->writes = (uint32_t *)(void *)(s->view + params->n);
+            s->n = params->n;
+        }
+        Tensor *twin = tensor_new(1, &p->v.numel, dtype, p->v.device);
+        if (!twin) {
+            twin_set_hand_over(s, params, false);
+            return -1;
+        }
+        s->tensor[i] = twin;
+        s->view[i] = &twin->v;
+        s->writes[i] = p->st->writes;
+    }
+    return 0;
+}
+
+/* Only who was written once, by the step, has the values of its twin: no one that is listed twice or was written by another thread. */
+void twin_set_hand_over(TwinSet *s, const TensorSet *params, bool written) {
+    for (int64_t i = 0; i < s->n; i++) {
+        Tensor *p = params->tensor[i], *twin = s->tensor[i];
+        if (twin && written && p->st->writes == s->writes[i] + 1) {
+            tensor_give_twin(p, twin);
+        }
+        Py_XDECREF(twin);
+    }
+    PyMem_Free(s->tensor);
+    *s = (TwinSet){0};
 }
 
 TensorList tensor_set_list(const TensorSet *s) { return (TensorList){s->n, s->view}; }

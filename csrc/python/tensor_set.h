@@ -19,10 +19,31 @@ typedef struct TensorSet {
 
 /* `o` is a list or tuple (or any sequence) of tensors; None gives an empty set. 0, or -1 with an exception and nothing held. */
 int tensor_set_gather(TensorSet *s, PyObject *o, const char *what);
+/* An empty set with room for n; 0, or -1 with an exception. */
+int tensor_set_reserve(TensorSet *s, Py_ssize_t n);
+static inline void tensor_set_push(TensorSet *s, Tensor *t) { /* there is room */
+    s->tensor[s->n] = (Tensor *)Py_NewRef((PyObject *)t);
+    s->view[s->n++] = &t->v;
+}
+/* n sets: s[k] gets state[owner][key[k]] of every tensor of `owners`; `state` is a dict of dicts, a NULL key gives an empty set. 0; 1 if
+ * an entry is missing, with nothing held and no exception; -1 with an exception. */
+int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
+                      const char *what);
 void tensor_set_release(TensorSet *s);
 TensorList tensor_set_list(const TensorSet *s);
 int64_t tensor_set_bytes(const TensorSet *s);
 void tensor_set_bump(TensorSet *s);
+
+/* The 16-bit copies that an optimizer writes in passing: for each parameter a new tensor, or NULL where nobody asked for one. */
+typedef struct TwinSet {
+    int64_t n; /* 0: nobody asked */
+    Tensor **tensor;
+    const View **view;
+    uint32_t *writes; /* of each parameter's memory before the step */
+} TwinSet;
+int twin_set_make(TwinSet *s, const TensorSet *params);                     /* before the step; 0, or -1 with an exception */
+void twin_set_hand_over(TwinSet *s, const TensorSet *params, bool written); /* after it; frees the set */
+static inline TensorList twin_set_list(const TwinSet *s) { return (TensorList){s->n, s->view}; }
 
 /* A kernel runs between these two; `saved` is NULL if the lists are too small to be worth a hand-over of the GIL. */
 PyThreadState *release_gil(int64_t bytes);

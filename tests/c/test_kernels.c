@@ -78,6 +78,28 @@ static void test_narrowing_bits(void) {
     }
 }
 
+/* Stores around the caches: the bits of the usual way at every length and alignment, nothing beside them. */
+static void test_streams(void) {
+    static const int pair[][2] = {{AMP_FLOAT32, AMP_FLOAT16},  {AMP_FLOAT32, AMP_BFLOAT16}, {AMP_FLOAT16, AMP_FLOAT32},
+                                  {AMP_BFLOAT16, AMP_FLOAT32}, {AMP_FLOAT16, AMP_FLOAT16},  {AMP_INT32, AMP_INT32},
+                                  {AMP_INT64, AMP_INT64}};
+    enum { N = 150, GUARD = 64 };
+    _Alignas(64) char in[N * 8 + 8], out[N * 8 + 2 * GUARD], want[N * 8 + 2 * GUARD];
+    for (int round = 0; round < 2000; round++) {
+        const int *p = pair[draw() % (sizeof pair / sizeof *pair)];
+        CastFn stream = amp_cast_stream(p[0], p[1]);
+        if (!stream) continue;
+        int from = (int)amp_itemsize(p[0]), to = (int)amp_itemsize(p[1]), n = (int)(draw() % N), shift = (int)(draw() % 33);
+        for (int i = 0; i < (int)sizeof in; i++) in[i] = (char)draw();
+        memset(out, 7, sizeof out);
+        memset(want, 7, sizeof want);
+        const char *s = in + draw() % 2 * (unsigned)from;
+        amp_convert(p[0], s, from, p[1], want + GUARD + shift, to, n);
+        stream(s, out + GUARD + shift, n);
+        CHECK(memcmp(out, want, sizeof out) == 0, "%d to %d, %d elements", p[0], p[1], n);
+    }
+}
+
 static void test_special_conversions(void) {
     double d = 1 + 0x1p-11 + 0x1p-40; /* through float32 this would round to even, downwards */
     uint16_t h;
@@ -318,6 +340,7 @@ static uint64_t group(int k) {
     test_halves(AMP_FLOAT16, 5, 10);
     test_halves(AMP_BFLOAT16, 8, 7);
     test_narrowing_bits();
+    test_streams();
     test_elementwise_rest();
     return 0;
 }

@@ -59,7 +59,20 @@ static void *zeros(size_t n) {
     return p;
 }
 
-static Status unscale_one(const View *v, float inv, float *found) { return amp_list_unscale((TensorList){1, &v}, inv, found); }
+/* The norm that unscaling leaves is, bit for bit, the one that a second reading gives. */
+static bool same_norm(const View *v, double left) {
+    double again = -2.0;
+    CHECK(amp_list_norms((TensorList){1, &v}, 2.0, &again) == AMP_OK);
+    if (v->dtype == AMP_FLOAT64) return left == -1.0;
+    return isnan(left) ? isnan(again) : left == again;
+}
+
+static Status unscale_one(const View *v, float inv, float *found) {
+    double left = -2.0;
+    Status status = amp_list_unscale((TensorList){1, &v}, inv, found, &left);
+    CHECK(same_norm(v, left));
+    return status;
+}
 
 /* Every size around the vector widths, every position of the bad element; neighbours stay untouched; all levels agree. */
 static void test_unscale_sizes(void) {
@@ -108,7 +121,7 @@ static void test_unscale_rules(void) {
     CHECK(unscale_one(&m.v, 0.5f, &found) == AMP_OK && found == 2.0f); /* never cleared */
     found = NAN;
     CHECK(unscale_one(&m.v, 0.5f, &found) == AMP_OK && isnan(found));
-    CHECK(amp_list_unscale((TensorList){0, NULL}, 0.5f, &found) == AMP_OK);
+    CHECK(amp_list_unscale((TensorList){0, NULL}, 0.5f, &found, NULL) == AMP_OK);
 
     /* inv_scale 1: tested, not rewritten */
     uint16_t h[3] = {0x7c01, 0x3c00, 0xfd55};
@@ -134,7 +147,9 @@ static void test_unscale_rules(void) {
     matrix(&mb, b, AMP_INT32, 1, 2, 2, 1);
     matrix(&mc, c, AMP_FLOAT32, 1, 2, 2, 1);
     const View *list[] = {&ma.v, &mb.v, &mc.v};
-    CHECK(amp_list_unscale((TensorList){3, list}, 0.5f, &found) == AMP_BAD_DTYPE);
+    double left[3] = {0.0, 0.0, 0.0};
+    CHECK(amp_list_unscale((TensorList){3, list}, 0.5f, &found, left) == AMP_BAD_DTYPE);
+    CHECK(isinf(left[0]) && left[1] == -1.0 && left[2] == -1.0);
     CHECK(found == 1.0f && a[0] == 1.0f && b[0] == 2 && c[0] == 2.0f);
 }
 
@@ -193,12 +208,15 @@ static void test_many_tensors(void) {
             list[i] = &m[i].v;
         }
         float found = 0.0f;
-        CHECK(amp_list_unscale((TensorList){COUNT, list}, 0.5f, &found) == AMP_OK && found == 0.0f);
+        double left[COUNT];
+        CHECK(amp_list_unscale((TensorList){COUNT, list}, 0.5f, &found, left) == AMP_OK && found == 0.0f);
+        for (int i = 0; i < COUNT; i++) CHECK(same_norm(list[i], left[i]));
+        CHECK(amp_list_scale((TensorList){COUNT, list}, 1.0 - 1e-9) == AMP_OK); /* 1 in fp32: nothing is written */
         CHECK(amp_list_scale((TensorList){COUNT, list}, 4.0) == AMP_OK);
         for (int i = 0; i < COUNT; i++)
             for (int64_t j = 0; j < m[i].v.numel; j++) CHECK(((float *)(void *)m[i].v.data)[j] == 2.0f * (float)(j % 1000));
         ((float *)(void *)m[COUNT - 1].v.data)[m[COUNT - 1].v.numel - 1] = INFINITY;
-        CHECK(amp_list_unscale((TensorList){COUNT, list}, 0.5f, &found) == AMP_OK && found == 1.0f);
+        CHECK(amp_list_unscale((TensorList){COUNT, list}, 0.5f, &found, NULL) == AMP_OK && found == 1.0f);
         for (int i = 0; i < COUNT; i++) free(m[i].v.data);
     }
     amp_set_num_threads(2);
@@ -223,6 +241,8 @@ static double oracle_norm(int dtype, const void *data, int64_t n, double p) {
 static void test_norms(void) {
     static const double orders[] = {2.0, 1.0, 0.0, INFINITY, -INFINITY, 3.0, 0.5, -2.0};
     static const int64_t sizes[] = {1, 2, 15, 16, 17, 513, 30000};
+    static double first[4][sizeof sizes / sizeof *sizes]; /* what the first level gave: all levels give the same bits */
+    noise_state = 1;
     for (int d = 0; d < 4; d++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const int dtype = FLOATS[d];
@@ -235,6 +255,8 @@ static void test_norms(void) {
             }
             matrix(&m, data, dtype, 1, n, n, 1);
             matrix(&every_second, sliced, dtype, n, 1, 2, 1);
+            if (first[d][s] == 0.0) first[d][s] = norm_one(&m.v, 2.0);
+            CHECK(norm_one(&m.v, 2.0) == first[d][s]);
             for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
                 double got = norm_one(&m.v, orders[k]), want = oracle_norm(dtype, data, n, orders[k]);
                 CHECK(fabs(got - want) <= 1e-13 * want);
@@ -359,16 +381,29 @@ static double one_step(const Trial *t, Buffers *b, int step, double mu_product) 
     TensorList l[5];
     double number = step + 1.0;
     for (int k = 0; k < 5; k++) l[k] = list_of(&v[k], &b->m[k]);
+    const TensorList none = {0, NULL};
+    const bool copied = t->param == AMP_FLOAT32 && t->layout == 0;
+    const int kind = step % 2 ? AMP_FLOAT16 : AMP_BFLOAT16;
+    uint16_t half[N + 1];
+    half[N] = 0x1234;
+    Matrix copy;
+    const View *vc;
+    matrix(&copy, half, kind, ROWS, COLS, COLS, 1);
+    TensorList copies = copied ? list_of(&vc, &copy) : none;
     if (t->use_adam) {
-        TensorList none = {0, NULL};
-        CHECK(amp_list_adam(l[0], l[1], l[2], l[3], t->adam.amsgrad ? l[4] : none, &number, &mu_product, &t->adam,
+        CHECK(amp_list_adam(l[0], l[1], l[2], l[3], t->adam.amsgrad ? l[4] : none, copies, &number, &mu_product, &t->adam,
                             t->grad_scale) == AMP_OK);
     } else {
         SgdOptions o = t->sgd;
         o.first = step == 0;
         if (o.momentum == 0.0) l[2].n = 0;
-        CHECK(amp_list_sgd(l[0], l[1], l[2], &o, t->grad_scale) == AMP_OK);
+        CHECK(amp_list_sgd(l[0], l[1], l[2], copies, &o, t->grad_scale) == AMP_OK);
     }
+    for (int i = 0; copied && i < N; i++) {
+        float p = (float)element(b, 0, i);
+        CHECK(half[i] == (kind == AMP_FLOAT16 ? amp_f32_to_f16(p) : amp_f32_to_bf16(p)));
+    }
+    CHECK(half[N] == 0x1234);
     return mu_product;
 }
 
@@ -487,14 +522,16 @@ static void test_optimizer_details(void) {
     matrix(&mb, &buf, AMP_FLOAT32, 1, 1, 1, 1);
     const View *vp = &mp.v, *vg = &mg.v, *vm = &mm.v, *vv = &mv.v, *vt = &mt.v, *vb = &mb.v;
     CHECK(amp_list_adam((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vm}, (TensorList){1, &vv},
-                        (TensorList){1, &vt}, &step, &mu, &o, 1.0) == AMP_OK);
+                        (TensorList){1, &vt}, (TensorList){0, NULL}, &step, &mu, &o, 1.0) == AMP_OK);
     CHECK(isnan(top) && isnan(p));
     p = 1.0f, g = 2.0f;
     SgdOptions s = {.lr = 0.5, .momentum = 0.9, .first = true};
-    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, &s, 1.0) == AMP_OK);
+    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, (TensorList){0, NULL}, &s, 1.0) ==
+          AMP_OK);
     CHECK(buf == 2.0f && p == 0.0f);
     mp.v.dtype = AMP_INT32;
-    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, &s, 1.0) == AMP_BAD_DTYPE);
+    CHECK(amp_list_sgd((TensorList){1, &vp}, (TensorList){1, &vg}, (TensorList){1, &vb}, (TensorList){0, NULL}, &s, 1.0) ==
+          AMP_BAD_DTYPE);
 
     static float params[COUNT][700], grads[COUNT][700], first[COUNT][700], second[COUNT][700];
     static Matrix all[4][COUNT];
@@ -510,13 +547,24 @@ static void test_optimizer_details(void) {
         steps[i] = i < COUNT / 2 ? 1.0 : 10.0;
         mus[i] = 1.0;
     }
+    static uint16_t halves[COUNT][700];
+    static Matrix copy[COUNT];
+    const View *copies[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        matrix(&copy[i], halves[i], AMP_BFLOAT16, 1, 700, 700, 1);
+        copies[i] = i % 3 ? &copy[i].v : NULL; /* not every parameter has one */
+    }
     const AdamOptions plain = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.0};
     CHECK(amp_list_adam((TensorList){COUNT, views[0]}, (TensorList){COUNT, views[1]}, (TensorList){COUNT, views[2]},
-                        (TensorList){COUNT, views[3]}, (TensorList){0, NULL}, steps, mus, &plain, 1.0) == AMP_OK);
+                        (TensorList){COUNT, views[3]}, (TensorList){0, NULL}, (TensorList){COUNT, copies}, steps, mus, &plain,
+                        1.0) == AMP_OK);
     for (int i = 0; i < COUNT; i++) {
         /* gradient 1 from zero state: m = 0.1, v = 0.01 */
         double want = -0.1 * 0.1 / (1.0 - pow(0.9, steps[i])) / (sqrt(0.01) / sqrt(1.0 - pow(0.99, steps[i])));
-        for (int j = 0; j < 700; j++) CHECK(fabs((double)params[i][j] - want) < 1e-6 * fabs(want));
+        for (int j = 0; j < 700; j++) {
+            CHECK(fabs((double)params[i][j] - want) < 1e-6 * fabs(want));
+            CHECK(halves[i][j] == (i % 3 ? amp_f32_to_bf16(params[i][j]) : 0));
+        }
     }
 }
 

@@ -91,6 +91,30 @@ static void reuse(void) {
     }
 }
 
+/* Many blocks of one class: disjoint although they come together, and all given back. */
+static void groups(void) {
+    enum { COUNT = 300 };
+    static const size_t sizes[] = {40 << 10, 100000, 448 << 10, (5 << 20) / 4, (5 << 20) / 2};
+    static unsigned char *block[COUNT];
+    for (int k = 0; k < 5; k++) {
+        const size_t n = sizes[k];
+        const int count = (int)((24 << 20) / n < COUNT ? (24 << 20) / n : COUNT);
+        for (int i = 0; i < count; i++) {
+            block[i] = amp_host_alloc(AMP_CUDA, n);
+            CHECK(block[i] && ((uintptr_t)block[i] & 63) == 0);
+            memset(block[i], i % 251, n);
+        }
+        for (int i = 0; i < count; i++) CHECK(block[i][0] == i % 251 && block[i][n / 2] == i % 251 && block[i][n - 1] == i % 251);
+        CHECK(amp_memory_stats(AMP_CUDA).reserved >= amp_memory_stats(AMP_CUDA).allocated);
+        for (int i = 0; i < count; i += 2) amp_host_free(AMP_CUDA, block[i], n);
+        amp_memory_empty_cache(AMP_CUDA); /* every second one, out of the middle of others */
+        for (int i = 1; i < count; i += 2) CHECK(block[i][0] == i % 251 && block[i][n - 1] == i % 251);
+        for (int i = 1; i < count; i += 2) amp_host_free(AMP_CUDA, block[i], n);
+        amp_memory_empty_cache(AMP_CUDA);
+        CHECK(amp_memory_stats(AMP_CUDA).reserved == 0 && amp_memory_stats(AMP_CUDA).allocated == 0);
+    }
+}
+
 /* Devices are counted apart; the peak follows; emptying the cache gives everything large back. */
 static void statistics(void) {
     const MemoryStats cpu = amp_memory_stats(AMP_CPU), start = amp_memory_stats(AMP_CUDA);
@@ -131,6 +155,7 @@ int main(void) {
     every_size();
     reuse();
     cap();
+    groups();
     from_threads();
     return atomic_load(&failures) != 0;
 }

@@ -63,7 +63,7 @@ def _norm_of_norms(norms: list[float], p: float) -> float:
     if any(map(math.isnan, norms)):
         return math.nan
     if p == 2:
-        return math.hypot(*norms)
+        return _C._join_norms(norms)
     if p == math.inf:
         return max(norms)
     if p == -math.inf:
@@ -154,7 +154,14 @@ def clip_grad_norm_(
 
     RuntimeError, with all gradients untouched, if the norm is inf or NaN and ``error_if_nonfinite``.
     """
-    (gradients, copies), p = _gradients(_list_of(parameters, warn=True)), float(norm_type)
+    given, p = _list_of(parameters, warn=True), float(norm_type)
+    if p == 2.0:
+        norm = _C._clip_by_norm_(given, float(max_norm), error_if_nonfinite)
+        if norm is not None:
+            if error_if_nonfinite:
+                _check_finite(norm.item(), p, True)
+            return norm
+    gradients, copies = _gradients(given)
     if not gradients:
         return _C.tensor(0.0)
     _still_scaled.check(gradients, "clip_grad_norm_()")
