@@ -184,6 +184,11 @@ def slice_scatter(
 # ---- repeating and rolling ----
 
 
+def _copied(expanded: Tensor, shape: Sequence[int]) -> Tensor:
+    """In memory of its own, also where the expanded elements could be seen in that shape as they lie."""
+    return expanded.clone().reshape(shape)
+
+
 @_names.method
 def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
     """Copies side by side: dimension d is repeated ``repeats[d]`` times; more repeats than dimensions add leading ones."""
@@ -199,7 +204,7 @@ def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
         return input.reshape(shape).clone()
     apart = [s for size in shape for s in (1, size)]
     wide = [s for size, t in zip(shape, times, strict=True) for s in (t, size)]
-    return input.reshape(apart).expand(wide).reshape([s * t for s, t in zip(shape, times, strict=True)])
+    return _copied(input.reshape(apart).expand(wide), [s * t for s, t in zip(shape, times, strict=True)])
 
 
 @_names.function
@@ -241,7 +246,7 @@ def repeat_interleave(
         shape = list(input.shape)
         wide = [*shape[: dim + 1], repeats, *shape[dim + 1 :]]
         shape[dim] *= repeats
-        out = input.unsqueeze(dim + 1).expand(wide).reshape(shape)
+        out = _copied(input.unsqueeze(dim + 1).expand(wide), shape)
     else:
         counts = repeats.reshape(-1)
         if counts.is_floating_point() or repeats.dim() > 1:

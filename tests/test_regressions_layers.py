@@ -123,3 +123,46 @@ def test_tables_with_sparse_gradients_are_refused_at_once():
     for table in (torch.nn.Embedding, torch.nn.EmbeddingBag):
         with pytest.raises(NotImplementedError, match="sparse"):
             table(3, 2, sparse=True)
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [
+        lambda x: x.repeat(3, 1), lambda x: x.tile((3, 1)), lambda x: x.repeat(3, 1, 1), lambda x: x.repeat_interleave(3, 0),
+        lambda x: x.repeat_interleave(1, 1), lambda x: x.T.repeat(1, 2), lambda x: F.pixel_shuffle(x[None, None], 1),
+    ],
+)  # fmt: skip
+def test_repeated_tensors_have_memory_of_their_own(spread):
+    x = torch.zeros(1, 4)
+    made = spread(x)
+    want = made.tolist()
+    assert made.is_contiguous()
+    x += 1
+    assert made.tolist() == want
+    made.view(-1)[0] = 5
+    assert made.sum().item() == 5 and torch.equal(x, torch.ones(1, 4))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_running_statistics_of_instance_norm(channels):
+    torch.manual_seed(0)
+    m = torch.nn.InstanceNorm2d(channels, track_running_stats=True, affine=True)
+    x = torch.randn(4, channels, 5, 5) + 3
+    m(x)
+    rows = x.double().reshape(4, channels, 25)
+    torch.testing.assert_close(m.running_mean.double(), 0.1 * rows.mean((0, 2)), rtol=1e-5, atol=0)
+    torch.testing.assert_close(m.running_var.double(), 0.9 + 0.1 * rows.var(2).mean(0), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("move", [lambda m: m.double(), lambda m: m.to(torch.float64), lambda m: m.half().double()])
+def test_lazy_norms_stay_lazy_when_they_are_cast(move):
+    m = move(torch.nn.LazyBatchNorm1d())
+    assert isinstance(m.running_mean, torch.nn.parameter.UninitializedBuffer) and m.running_mean.dtype == torch.float64
+    y = m(torch.randn(6, 3).double())
+    assert m.running_var.shape == (3,) and m.running_var.dtype == y.dtype == torch.float64
+
+
+def test_parameter_groups_are_printed_apart():
+    m = torch.nn.Linear(2, 2)
+    text = repr(torch.optim.SGD([{"params": [m.weight]}, {"params": [m.bias]}], lr=0.1))
+    assert text.startswith("SGD (\nParameter Group 0\n    ") and "\n\nParameter Group 1\n" in text and text.endswith("\n)")

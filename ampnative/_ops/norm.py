@@ -25,7 +25,7 @@ def instance_norm(
     samples, channels, *rest = input.shape
 
     def repeated(t: Tensor | None) -> Tensor | None:
-        return None if t is None else t.expand(samples, *t.shape).reshape(-1)
+        return None if t is None else t.repeat(samples)
 
     mean, var = repeated(running_mean), repeated(running_var)
     flat = input.reshape(1, samples * channels, *rest)

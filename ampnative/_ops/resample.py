@@ -162,7 +162,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     k = len(batch)
     parts = input.reshape(*batch, channels // (r * r), r, r, height, width)
     order = (*range(k), k, k + 3, k + 1, k + 4, k + 2)
-    return parts.permute(order).reshape(*batch, channels // (r * r), height * r, width * r)
+    return parts.permute(order).clone().reshape(*batch, channels // (r * r), height * r, width * r)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:

@@ -125,7 +125,9 @@ def _line(workload: Workload, row: dict[str, Any], names: list[str]) -> str:
     text = f"{workload.name:34s}{cells}  {_rate(workload, row['best'][names[0]]):>11s}"
     if len(names) == 2:
         ratio = row["best"][names[1]] / row["best"][names[0]]
-        goal = "" if workload.goal is None or names[1] == "jax" else f"  {'met' if ratio >= 0.95 * workload.goal else 'not met'} ({workload.goal:g})"
+        goal = ""
+        if workload.goal is not None and names[1] != "jax":
+            goal = f"  {'met' if ratio >= 0.95 * workload.goal else 'not met'} ({workload.goal:g})"
         text += f"{ratio:8.2f}x{goal}"
         if row["difference"] is not None and not row["difference"] <= workload.tolerance:
             text += f"  RESULTS DIFFER by {row['difference']:.2g}"

@@ -298,7 +298,9 @@ class Module(_C.ModuleBase, ModuleHooks):
                 if old_grad is not None:
                     parameter.grad = fn(old_grad.data).requires_grad_(old_grad.requires_grad)
         for name, buffer in list(self._buffers.items()):
-            if buffer is not None:
+            if is_lazy(buffer):
+                buffer.data = fn(buffer.data)
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 

@@ -274,7 +274,7 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [type(self).__name__ + " ("]
         for index, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {index}")
+            lines += [""] * (index > 0) + [f"Parameter Group {index}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
