@@ -17,7 +17,7 @@ def test_rows_say_what_ran():
     x, w = torch.ones(2, 3), torch.ones(3, 3, requires_grad=True)
     with debug.op_report() as r, torch.autocast("cpu"):
         torch.mm(x, w).add_(1)
-    mm, cast_x, cast_w, add = r
+    mm, cast_w, cast_x, add = r  # arguments are cast from the last to the first, as PyTorch does
     assert (mm.name, mm.depth, mm.device, mm.backward, mm.error) == ("mm", 0, "cpu", False, None)
     assert mm.given == (torch.float32, torch.float32) and mm.dtypes == mm.results * 2 == (torch.bfloat16,) * 2
     assert mm.shapes == ((2, 3), (3, 3)) and mm.result_shapes == ((2, 3),)
@@ -27,8 +27,8 @@ def test_rows_say_what_ran():
     assert (r.cast_count, r.cache_hits, r.products, len(r)) == (2, 0, [torch.bfloat16], 4)
     assert str(r).splitlines() == [
         "mm: bf16[2, 3], bf16[3, 3] -> bf16[2, 3]  given f32, f32",
-        "  _to_copy: f32[2, 3] -> bf16[2, 3]",
         "  _to_copy: f32[3, 3] -> bf16[3, 3]",
+        "  _to_copy: f32[2, 3] -> bf16[2, 3]",
         "add_: bf16[2, 3] -> bf16[2, 3]",
     ]
     assert repr(r) == "<op report: 4 ops, 2 casts, 0 cache hits>"
