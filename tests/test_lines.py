@@ -152,3 +152,68 @@ def test_blocks_do_not_depend_on_threads():
     finally:
         torch.set_num_threads(before)
     assert seen[0] == seen[1] == seen[2]
+
+
+REDUCED = (
+    ((64, 37), lambda x: x, -1),
+    ((64, 37), lambda x: x, 0),
+    ((9, 200), lambda x: x, 1),
+    ((300, 7), lambda x: x, 1),
+    ((5, 70), lambda x: x[:, ::3], 1),
+    ((4, 33000), lambda x: x, None),
+    ((6, 1, 65), lambda x: x.expand(6, 40, 65), 1),
+    ((6, 33, 1), lambda x: x.expand(6, 33, 40), 2),
+    ((6, 33, 1), lambda x: x.expand(6, 33, 40), (0, 2)),
+    ((6, 33, 1), lambda x: x.expand(6, 33, 40), 1),
+    ((1,), lambda x: x.expand(50, 60), None),
+    ((1, 3), lambda x: x.expand(50, 3), 0),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_reductions(at_levels, dtype):
+    """Sums are kept in float64, so that half a unit of the last place remains beside the order's error."""
+    for shape, view, dim in REDUCED:
+        x = spread(shape, view, dtype).detach()
+        dims = tuple(range(x.ndim)) if dim is None else dim
+
+        def call(x=x, dims=dims):
+            y = x.to(torch.float64) / 16 + 1  # near 1: products stay in range
+            y = y.to(x.dtype).expand_as(x)
+            product = y.prod(dims) if isinstance(dims, int) else y.prod()
+            return [x.sum(dims), x.mean(dims), x.amax(dims), x.amin(dims), product, x.ne(0).all(), x.sum(dims, dtype=torch.float64)]
+
+        total, mean, top, low, _, nonzero, wide = at_levels(call)
+        v = np.asarray(x.double())
+        size = np.abs(v).sum(dims).max()
+        unit = {torch.float64: 0, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}[dtype]
+        for got, want, scale in ((total, v.sum(dims), 1), (mean, v.mean(dims), v.size / total.size), (wide, v.sum(dims), 0)):
+            bound = (unit if scale else 0) * np.abs(want) * 1.001 + 2.0**-50 * size + 2.0**-25 * (dtype == torch.float16)
+            assert (np.abs(got - want) <= bound).all()
+        assert np.array_equal(top, v.max(dims)) and np.array_equal(low, v.min(dims)) and nonzero == v.all()
+
+
+def test_reductions_of_repeated_values_of_other_kinds():
+    whole = torch.tensor([[3], [-2], [2**62 + 1]]).expand(3, 6)
+    assert whole.sum(1).tolist() == [18, -12, (6 * (2**62 + 1) + 2**63) % 2**64 - 2**63]
+    assert whole.amax(1).tolist() == [3, -2, 2**62 + 1]
+    assert torch.tensor([True, False]).reshape(2, 1).expand(2, 5).sum(1).tolist() == [5, 0]
+    assert torch.tensor([True, False]).reshape(2, 1).expand(2, 5).all(1).tolist() == [True, False]
+    assert torch.tensor([[1 + 2j]]).expand(2, 5).sum(1).tolist() == [5 + 10j] * 2
+    assert torch.tensor([[1.5]]).expand(2, 5).std(1).tolist() == [0, 0]
+    assert torch.tensor([[2.0]]).expand(2, 3).prod(1).tolist() == [8, 8]
+    assert torch.zeros(3, 1).expand(3, 0).sum(1).tolist() == [0, 0, 0]
+    assert torch.tensor([[float("inf")]]).expand(2, 3).sum(1).tolist() == [float("inf")] * 2
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 17, 63, 64, 65, 200])
+def test_nan_wins_wherever_it_stands(at_levels, n):
+    for at in {0, n // 2, n - 1}:
+        x = np.zeros((8, n), np.float32)
+        x[3, at] = np.nan
+
+        def call(x=torch.tensor(x)):
+            return [x.amax(1), x.amin(1), x.t().amax(0), x.sum(1)]
+
+        for y in at_levels(call):
+            assert np.isnan(y[3]) and not np.delete(y, 3).any()
