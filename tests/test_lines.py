@@ -217,3 +217,13 @@ def test_nan_wins_wherever_it_stands(at_levels, n):
 
         for y in at_levels(call):
             assert np.isnan(y[3]) and not np.delete(y, 3).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32, torch.int64, torch.complex128])
+@pytest.mark.parametrize("n", [1, 3, 16, 37])
+def test_flip(dtype, n):
+    x = torch.arange(2 * n).reshape(2, n).to(dtype)
+    v = np.arange(2 * n).reshape(2, n)
+    for dims in ((0,), (1,), (0, 1)):
+        assert np.array_equal(np.asarray(x.flip(dims).to(torch.complex128)), np.flip(v, dims))
+    assert np.array_equal(np.asarray(x[:, ::2].flip(1).to(torch.complex128)), np.flip(v[:, ::2], 1))
