@@ -176,26 +176,19 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often 0, 1, 2, ... occur in a vector of integers, or the sums of their weights: int64, float32 for float32
     weights, otherwise float64."""
-    if input.is_floating_point() or input.is_complex():
+    if input.is_floating_point() or input.is_complex() or input.dtype == _C.bool:
         raise NotImplementedError(f"bincount is not implemented for {input.dtype}: it counts integers")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    if input.dim() != 1 or (input.numel() and int(input.min()) < 0):
+    values = input.detach().cpu().numpy()
+    if values.ndim != 1 or (values.size and values.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights.shape != input.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    size = builtin_max(int(input.max()) + 1 if input.numel() else 0, minlength)
-    if weights is None:
-        dtype, values = _C.int64, input.new_ones(input.shape, dtype=_C.int64)
-    else:
-        dtype = _C.float32 if weights.dtype == _C.float32 else _C.float64
-        values = weights.detach().to(dtype)
-    if size == 0:
-        return input.new_zeros((0,), dtype=dtype)
-    return input.new_zeros((size,), dtype=dtype).scatter_add(0, input.long(), values)
-
-
-builtin_max = max
+    dtype = _C.int64 if weights is None or not values.size else _C.float32 if weights.dtype == _C.float32 else _C.float64
+    each = None if weights is None else weights.detach().cpu().to(_C.float64).numpy()
+    counts = np.bincount(values.astype(np.int64, copy=False), each, minlength)
+    return _C.from_numpy(counts).to(input.device, dtype)
 
 
 @_names.both

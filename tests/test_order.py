@@ -261,6 +261,10 @@ def test_counts(device):
         torch.bincount(-x)
     with pytest.raises(NotImplementedError):
         torch.bincount(weights)
+    with pytest.raises(NotImplementedError):
+        torch.bincount(x > 0)
+    none = torch.bincount(x[:0], weights[:0], 3)
+    assert none.tolist() == [0, 0, 0] and none.dtype == torch.int64
     y = torch.tensor([0.0, 1.0, 2.0, 3.0, 10.0, np.nan], device=device)
     assert y.histc(3, 0, 3).tolist() == [1, 1, 2] and y[:4].histc(2).tolist() == [2, 2]
     with pytest.raises(RuntimeError, match="not finite"):

@@ -177,6 +177,23 @@ static void spread(size_t item, const char *src, char *dst, int64_t n) {
     }
 }
 
+#define REVERSE(T) \
+    { \
+        const T *s = (const T *)(const void *)src; \
+        T *d = (T *)(void *)dst; \
+        IVDEP for (int64_t i = 0; i < n; i++) d[i] = s[-i]; \
+        return true; \
+    }
+/* Dense elements backwards, by vectors. False: not for this size. */
+static bool reverse(size_t item, const char *src, char *dst, int64_t n) {
+    switch (item) {
+    case 2: REVERSE(U16)
+    case 4: REVERSE(I32)
+    case 8: REVERSE(I64)
+    default: return false;
+    }
+}
+
 /* Same-sized elements, any steps. */
 static void move(size_t item, const char *src, int64_t src_step, char *dst, int64_t dst_step, int64_t n) {
     if (src_step == (int64_t)item && dst_step == (int64_t)item) {
@@ -187,6 +204,7 @@ static void move(size_t item, const char *src, int64_t src_step, char *dst, int6
         spread(item, src, dst, n);
         return;
     }
+    if (src_step == -(int64_t)item && dst_step == (int64_t)item && reverse(item, src, dst, n)) return;
     switch (item) {
     case 1: MOVE(uint8_t)
     case 2: MOVE(uint16_t)

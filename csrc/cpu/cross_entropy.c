@@ -1,20 +1,22 @@
-/* Cross entropy of class numbers and its gradient, one line of logits at a time and in pieces that stay in the nearest cache: nothing of the
- * logits' size is formed but the gradient. With p = softmax(x), t the class, w its weight and s the share that is spread over C classes:
+/* Cross entropy of class numbers and its gradient, one line of logits at a time and in pieces that stay in the nearest cache, or, where
+ * the classes do not lie innermost, blocks of neighbouring lines: nothing of the logits' size is formed but the gradient. With p = softmax(x), t the class, w its weight and s the share that is spread over C classes:
  *
  *     loss    = (1 - s) w[t] (-log p[t]) + s / C sum over c of w[c] (-log p[c])
  *     d/dx[c] = a p[c] - b [c = t] - d w[c],  b = (1 - s) w[t],  d = s / C,  a = b + d sum of w                                       */
 #include "softmax.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cast.h"
 #include "lines.h"
 
-enum { PIECE = 2048, GRAIN = 8 * 1024 };
+enum { PIECE = 2048, GRAIN = 8 * 1024, BLOCK = 16 * 1024 };
 
 typedef struct Entropy {
     Lines lines; /* logits, and the gradient */
+    LineBlocks blocks;
     const SoftmaxKernels *k;
     int type;
     int64_t item, ignore;
@@ -24,6 +26,7 @@ typedef struct Entropy {
     double *loss, *top, *sum; /* per row: loss, largest logit, sum of exp(x - top) */
     const double *grad;       /* per row */
     int64_t grad_step;
+    int no_memory;
 } Entropy;
 
 /* Elements [at, at + m) of a line, dense in the compute format. */
@@ -38,6 +41,20 @@ static double logit(const Entropy *e, const char *x, int64_t c) {
     double v;
     amp_convert(e->lines.dtype[0], x + c * e->lines.along[0], 0, AMP_FLOAT64, (char *)&v, sizeof v, 1);
     return v;
+}
+
+/* Value i of a run in the compute format. */
+static double value_at(const Entropy *e, const char *x, int64_t i) {
+    float f;
+    double d;
+    if (e->type == AMP_FLOAT64) return memcpy(&d, x + i * (int64_t)sizeof d, sizeof d), d;
+    return memcpy(&f, x + i * (int64_t)sizeof f, sizeof f), (double)f;
+}
+
+static void set_value(const Entropy *e, char *x, int64_t i, double d) {
+    float f = (float)d;
+    if (e->type == AMP_FLOAT64) memcpy(x + i * (int64_t)sizeof d, &d, sizeof d);
+    else memcpy(x + i * (int64_t)sizeof f, &f, sizeof f);
 }
 
 static double weight_of(const Entropy *e, int64_t c) { return e->weight ? e->weight[c] : 1.0; }
@@ -117,6 +134,72 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Rows [first, first + w) of logits beside each other, dense in the compute format, `step` bytes from class to class. */
+static void forward_columns(const Entropy *e, int64_t first, const char *x, int64_t step, int64_t w) {
+    double log_sum[AMP_COLUMNS], *top = e->top + first;
+    e->k->columns_top_sum(x, step, e->lines.length, w, top, e->sum + first, log_sum);
+    for (int64_t i = 0; i < w; i++) {
+        int64_t t = e->target[first + i];
+        double loss = 0.0;
+        if (t != e->ignore) loss = ((top[i] - value_at(e, x + t * step, i)) + log_sum[i]) * weight_of(e, t);
+        e->loss[first + i] = loss;
+    }
+}
+
+static void backward_columns(const Entropy *e, int64_t first, const char *x, int64_t step, char *out, int64_t out_step,
+                             int64_t w) {
+    double factor[AMP_COLUMNS] = {0}, at_target[AMP_COLUMNS];
+    const double *top = e->top + first, *sum = e->sum + first;
+    int64_t n = e->lines.length;
+    for (int64_t i = 0; i < w; i++) {
+        int64_t t = e->target[first + i];
+        double a = t == e->ignore ? 0.0 : e->grad[(first + i) * e->grad_step] * weight_of(e, t);
+        factor[i] = a / sum[i];
+        if (t != e->ignore) at_target[i] = factor[i] * exp(value_at(e, x + t * step, i) - top[i]) - a;
+    }
+    e->k->columns_slope(x, step, out, out_step, n, w, top, factor);
+    for (int64_t i = 0; i < w; i++) {
+        int64_t t = e->target[first + i];
+        if (t != e->ignore) set_value(e, out + t * out_step, i, at_target[i]);
+        else /* exactly 0, whatever the logits are */
+            for (int64_t c = 0; c < n; c++) set_value(e, out + c * out_step, i, 0.0);
+    }
+}
+
+/* Blocks of neighbouring lines, through buffers where logits or gradient are not dense in the compute format. */
+static void block_range(void *context, int64_t begin, int64_t end) {
+    Entropy *e = context;
+    const Lines *l = &e->lines;
+    int last = l->nd - 1;
+    int64_t n = l->length, size = n * e->blocks.group * e->item;
+    bool backward = l->nview > 1, load = l->dtype[0] != e->type || l->step[0][last] != e->item;
+    bool store = backward && (l->dtype[1] != e->type || l->step[1][last] != e->item);
+    char *buffer = NULL;
+    if (load + store && !(buffer = malloc((size_t)size * (size_t)(load + store)))) {
+        __atomic_store_n(&e->no_memory, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t block = begin; block < end; block++) {
+        int64_t first, w = amp_block_at(&e->blocks, block, &first);
+        char *at[AMP_MAX_LINE_VIEWS], *out = NULL;
+        amp_line_at(l, first, at);
+        for (int64_t c = 0; load && c < n; c++)
+            amp_convert(l->dtype[0], at[0] + c * l->along[0], l->step[0][last], e->type, buffer + c * w * e->item, e->item, w);
+        const char *x = load ? buffer : at[0];
+        int64_t step = load ? w * e->item : l->along[0];
+        if (!backward) {
+            forward_columns(e, first, x, step, w);
+            continue;
+        }
+        out = store ? buffer + load * size : at[1];
+        int64_t out_step = store ? w * e->item : l->along[1];
+        backward_columns(e, first, x, step, out, out_step, w);
+        for (int64_t c = 0; store && c < n; c++)
+            amp_convert(e->type, out + c * out_step, e->item, l->dtype[1], at[1] + c * l->along[1], l->step[1][last], w);
+    }
+    free(buffer);
+}
+
 static Status run(Entropy *e, const Call *call, View *gradient, View *stats, RangeFn fn) {
     const View *views[2] = {call->in[0], gradient};
     if (!amp_is_floating(call->in[0]->dtype)) return AMP_BAD_DTYPE;
@@ -135,8 +218,10 @@ static Status run(Entropy *e, const Call *call, View *gradient, View *stats, Ran
     e->sum = e->top + e->lines.count;
     for (int64_t row = 0; row < e->lines.count; row++)
         if (e->target[row] != e->ignore && (e->target[row] < 0 || e->target[row] >= n)) return AMP_BAD_INDEX;
-    amp_parallel_for(e->lines.count, GRAIN / (n + 1) + 1, fn, e);
-    return AMP_OK;
+    if (e->smoothing == 0.0 && amp_line_blocks(&e->lines, &e->blocks, true, BLOCK, AMP_COLUMNS))
+        amp_parallel_for(e->blocks.count, GRAIN / (n * e->blocks.group) + 1, block_range, e);
+    else amp_parallel_for(e->lines.count, GRAIN / (n + 1) + 1, fn, e);
+    return e->no_memory ? AMP_NO_MEMORY : AMP_OK;
 }
 
 Status amp_cross_entropy(const Call *call) {

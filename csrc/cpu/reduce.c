@@ -11,10 +11,11 @@
  * Where a value may be split over threads, the cut depends on the sizes only; partial results are combined in order. */
 #include "reduce.h"
 
+#include "../core/numeric_ops.h"
 #include "cast.h"
 
 /* Rows that span more than NEAR_BYTES are read one at a time: hopping between them would defeat the prefetcher. */
-enum { GRAIN = 16 * 1024, CHUNKS = 128, ROW_GROUP = 256, NEAR_BYTES = 512 * 1024 };
+enum { GRAIN = 16 * 1024, CHUNKS = 128, ROW_GROUP = 256, BATCH = 64, NEAR_BYTES = 512 * 1024 };
 
 typedef struct Job {
     const ReducePlan *plan;
@@ -23,6 +24,7 @@ typedef struct Job {
     int load, op;
     bool plain; /* the accumulated value is the result */
     double num[2], correction, order;
+    int64_t repeats; /* how often each of the plan's values counts in a sum */
     Accumulator *partial;
     const char *base; /* of the value whose chunks are reduced in parallel */
     int64_t chunk;
@@ -199,20 +201,34 @@ static double finish_norm(const Job *job, const char *base, double sum, double p
     return (p == 2 ? sqrt(scaled) : pow(scaled, 1 / p)) / num[0];
 }
 
+/* Every sum once for each repeat; n accumulators behind each other. */
+static void repeat(const Job *job, void *accumulators, int64_t n) {
+    if (job->repeats == 1) return;
+    if (job->kernel.acc == AMP_INT64) {
+        int64_t *a = accumulators;
+        for (int64_t i = 0; i < n; i++) a[i] = amp_i64_mul(a[i], job->repeats);
+        return;
+    }
+    double *a = accumulators, times = (double)job->repeats;
+    if (job->kernel.acc == AMP_COMPLEX128) n *= 2;
+    for (int64_t i = 0; i < n; i++) a[i] *= times;
+}
+
 /* From the accumulated value to the result; `base` is where the value's elements start. */
 static void finish(const Job *job, const char *base, Accumulator *acc, bool parallel) {
-    double n = (double)job->plan->reduced;
+    int64_t elements = job->plan->reduced * job->repeats;
+    double n = (double)elements;
     switch (job->op) {
     case OP_mean:
     case OP_mean_dim:
         if (job->kernel.acc == AMP_COMPLEX128) acc->c128.re /= n, acc->c128.im /= n;
-        else if (job->kernel.acc == AMP_INT64) acc->i64 = job->plan->reduced ? acc->i64 / job->plan->reduced : 0;
+        else if (job->kernel.acc == AMP_INT64) acc->i64 = elements ? acc->i64 / elements : 0;
         else acc->f64 /= n;
         break;
     case OP_any:
     case OP_any_dim: acc->i64 = acc->i64 > 0; break;
     case OP_all:
-    case OP_all_dim: acc->i64 = acc->i64 == job->plan->reduced; break;
+    case OP_all_dim: acc->i64 = acc->i64 == elements; break;
     case OP_vector_norm:
         if (job->fold == FOLD_SQUARES || job->fold == FOLD_POWERS || job->fold == FOLD_ABS_SUM)
             acc->f64 = finish_norm(job, base, acc->f64, job->order, parallel);
@@ -234,15 +250,12 @@ static Accumulator variance(const Job *job, const char *base, bool parallel) {
     return acc;
 }
 
-static void one_value(const Job *job, const char *base, char *out, bool parallel) {
-    Accumulator acc;
-    if (job->fold == FOLD_DEVIATION) {
-        acc = variance(job, base, parallel);
-    } else {
-        acc = fold_value(job, job->num, base, parallel);
-        finish(job, base, &acc, parallel);
-    }
-    amp_convert(job->kernel.acc, (const char *)&acc, 0, job->plan->out_dtype, out, 0, 1);
+static Accumulator one_value(const Job *job, const char *base, bool parallel) {
+    if (job->fold == FOLD_DEVIATION) return variance(job, base, parallel);
+    Accumulator acc = fold_value(job, job->num, base, parallel);
+    repeat(job, &acc, 1);
+    finish(job, base, &acc, parallel);
+    return acc;
 }
 
 /* Where kept element i lies in input and output. */
@@ -256,13 +269,34 @@ static void locate(const ReducePlan *p, int64_t i, const char **in, char **out) 
     }
 }
 
+/* Results are stored in batches. */
 static void along_rows(void *context, int64_t begin, int64_t end) {
     const Job *job = context;
-    for (int64_t i = begin; i < end; i++) {
+    const ReducePlan *p = job->plan;
+    int inner = p->nkept - 1;
+    int64_t n = p->reduced, width = p->kept_shape[inner];
+    bool plain = p->nreduced == 1 && p->in_dtype == job->load && n <= AMP_FOLD_BLOCK && job->fold != FOLD_DEVIATION &&
+                 (p->step[0] == (int64_t)amp_itemsize(job->load) || n == 1);
+    Accumulator acc[BATCH], start = identity(job->fold, job->kernel.acc);
+    for (int64_t i = begin, m; i < end; i += m) {
         const char *in;
         char *out;
-        locate(job->plan, i, &in, &out);
-        one_value(job, in, out, false);
+        locate(p, i, &in, &out);
+        m = width - i % width;
+        if (m > end - i) m = end - i;
+        if (m > BATCH) m = BATCH;
+        for (int64_t k = 0; k < m; k++) {
+            const char *base = in + k * p->kept_in[inner];
+            if (!plain) {
+                acc[k] = one_value(job, base, false);
+                continue;
+            }
+            acc[k] = start;
+            job->kernel.fold(&acc[k], base, n, job->num);
+            repeat(job, &acc[k], 1);
+            if (!job->plain) finish(job, base, &acc[k], false);
+        }
+        amp_convert(job->kernel.acc, (const char *)acc, sizeof *acc, p->out_dtype, out, p->kept_out[inner], m);
     }
 }
 
@@ -315,6 +349,7 @@ static void reduce_strip(const Job *job, const char *in, char *out, int64_t n) {
         }
         join(total, group, n, 1, 0, job->num);
     }
+    repeat(job, total, n);
     for (int64_t i = 0; i < n && !job->plain; i++) {
         Accumulator acc;
         memcpy(&acc, total + i * acc_item, (size_t)acc_item);
@@ -347,7 +382,7 @@ static void along_columns(void *context, int64_t begin, int64_t end) {
 static void run_job(Job *job) {
     const ReducePlan *p = job->plan;
     int64_t inner_kept = magnitude(p->kept_in[p->nkept - 1]), inner_reduced = magnitude(p->step[p->nreduced - 1]);
-    bool columns = p->kept_shape[p->nkept - 1] >= 4 && p->reduced > 1 && inner_kept < inner_reduced &&
+    bool columns = p->kept_shape[p->nkept - 1] >= 4 && (p->reduced == 1 || inner_kept < inner_reduced) && p->reduced > 0 &&
                    job->fold != FOLD_DEVIATION;
     if (columns) {
         int64_t strips = p->kept / p->kept_shape[p->nkept - 1] * strips_per_run(p), work = p->reduced * strip_width(p);
@@ -357,11 +392,30 @@ static void run_job(Job *job) {
             const char *in;
             char *out;
             locate(p, i, &in, &out);
-            one_value(job, in, out, true);
+            Accumulator acc = one_value(job, in, true);
+            amp_convert(job->kernel.acc, (const char *)&acc, 0, p->out_dtype, out, 0, 1);
         }
     } else {
         amp_parallel_for(p->kept, GRAIN / (p->reduced + 1) + 1, along_rows, job);
     }
+}
+
+/* Reduced dimensions along which a value only repeats are not walked; the product of their sizes. */
+static int64_t drop_repeats(ReducePlan *p) {
+    int64_t repeats = 1;
+    int nd = 0;
+    for (int d = 0; d < p->nreduced; d++) {
+        if (p->step[d] == 0 && p->shape[d] > 0) {
+            repeats *= p->shape[d];
+            p->reduced /= p->shape[d];
+            continue;
+        }
+        p->shape[nd] = p->shape[d];
+        p->step[nd++] = p->step[d];
+    }
+    if (nd == 0) nd = 1, p->shape[0] = 1, p->step[0] = 0;
+    p->nreduced = nd;
+    return repeats;
 }
 
 /* The format in which sums, products and norms read their input: the result's kind decides. */
@@ -379,7 +433,7 @@ static Fold norm_fold(double order) {
 
 Status amp_reduce(const Call *call) {
     const View *in = call->in[0], *out = call->out[0];
-    Job job = {.op = call->op, .num = {1, 1}};
+    Job job = {.op = call->op, .num = {1, 1}, .repeats = 1};
     bool needs_element = false;
     switch (call->op) {
     case OP_argmax:
@@ -421,6 +475,7 @@ Status amp_reduce(const Call *call) {
     needs_element = needs_element || job.fold == FOLD_MAX || job.fold == FOLD_MIN;
     job.load = job.fold == FOLD_COUNT || job.fold == FOLD_MAX || job.fold == FOLD_MIN ? amp_compute_dtype(in->dtype)
                                                                                       : load_dtype(in->dtype, out->dtype);
+    if (job.fold == FOLD_SUM && in->dtype == AMP_BFLOAT16 && job.load == AMP_FLOAT32) job.load = AMP_BFLOAT16;
     job.kernel = amp_fold_kernel(job.fold, job.load);
     if (!job.kernel.acc) return AMP_BAD_DTYPE;
     if (out->numel == 0) return AMP_OK;
@@ -429,6 +484,11 @@ Status amp_reduce(const Call *call) {
     if (needs_element && plan.reduced == 0) return AMP_EMPTY_REDUCE;
     job.plain = job.fold == FOLD_MAX || job.fold == FOLD_MIN || job.fold == FOLD_PROD || call->op == OP_sum ||
                 call->op == OP_sum_dim;
+    bool extreme = job.fold == FOLD_MAX || job.fold == FOLD_MIN;
+    if ((extreme || job.fold == FOLD_SUM || job.fold == FOLD_COUNT) && plan.reduced > 0) {
+        int64_t repeats = drop_repeats(&plan);
+        job.repeats = extreme ? 1 : repeats;
+    }
     job.plan = &plan;
     run_job(&job);
     return AMP_OK;

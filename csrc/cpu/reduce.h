@@ -38,6 +38,7 @@ typedef struct FoldKernel {
     RowsFn rows;
     int acc; /* dtype of the accumulator; 0 (bool): no such kernel */
 } FoldKernel;
+/* Values may be read as BFLOAT16 too, for sums. */
 FoldKernel amp_fold_kernel(Fold fold, int load_dtype);
 
 enum { AMP_FOLD_LANES = 16, AMP_FOLD_COLUMNS = 32, AMP_FOLD_BLOCK = 4096 };

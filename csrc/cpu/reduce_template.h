@@ -1,13 +1,22 @@
 /* Fold kernels for one instruction set: needs K(name), TARGET. Sixteen lanes whatever the vector width, combined as a tree, so that all
- * sets add in the same order. */
+ * sets add in the same order; twice as many while there are enough values, so that additions do not wait for each other. */
 
 #define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped) \
     TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) { \
         const T *x = (const T *)(const void *)data; \
-        ACC lane[AMP_FOLD_LANES], *total = acc; \
+        ACC lane[AMP_FOLD_LANES], wide[2 * AMP_FOLD_LANES], *total = acc; \
         int64_t i = 0; \
         (void)num; \
         for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = identity; \
+        if (n >= 4 * AMP_FOLD_LANES) { \
+            for (int l = 0; l < 2 * AMP_FOLD_LANES; l++) wide[l] = identity; \
+            for (; i + 2 * AMP_FOLD_LANES <= n; i += 2 * AMP_FOLD_LANES) \
+                for (int l = 0; l < 2 * AMP_FOLD_LANES; l++) { \
+                    VALUE v = get_##T(x + i + l); \
+                    wide[l] = COMBINE(wide[l], mapped); \
+                } \
+            for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = COMBINE(wide[l], wide[l + AMP_FOLD_LANES]); \
+        } \
         for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) \
             for (int l = 0; l < AMP_FOLD_LANES; l++) { \
                 VALUE v = get_##T(x + i + l); \
@@ -62,6 +71,7 @@
     FOLD(deviation_##X, T, VALUE, double, 0, ADD, square((double)v - num[0]))
 FLOAT_FOLDS(f32, F32, float)
 FLOAT_FOLDS(f64, F64, double)
+FOLD(sum_b16, B16, float, double, 0, ADD, (double)v)
 FOLD(sum_i64, I64, int64_t, int64_t, 0, WRAP_ADD, v)
 FOLD(prod_i64, I64, int64_t, int64_t, 1, WRAP_MUL, v)
 FOLD(max_i64, I64, int64_t, int64_t, INT64_MIN, MAX, v)
@@ -81,12 +91,13 @@ FOLD(count_c128, C128, AmpComplex, int64_t, 0, ADD, (v.re != 0 || v.im != 0))
     ENTRY(COUNT, count_##X, INT64), ENTRY(ABS_SUM, abs_sum_##X, FLOAT64), ENTRY(ABS_MAX, abs_max_##X, FLOAT64),  \
     ENTRY(ABS_MIN, abs_min_##X, FLOAT64), ENTRY(SQUARES, squares_##X, FLOAT64), ENTRY(POWERS, powers_##X, FLOAT64), \
     ENTRY(DEVIATION, deviation_##X, FLOAT64)
-static const FoldKernel K(table)[4][FOLD_KINDS] = {
+static const FoldKernel K(table)[5][FOLD_KINDS] = {
     {FLOAT_ENTRIES(f32, FLOAT32)},
     {FLOAT_ENTRIES(f64, FLOAT64)},
     {ENTRY(SUM, sum_i64, INT64), ENTRY(PROD, prod_i64, INT64), ENTRY(MAX, max_i64, INT64), ENTRY(MIN, min_i64, INT64),
      ENTRY(COUNT, count_i64, INT64)},
     {ENTRY(SUM, sum_c128, COMPLEX128), ENTRY(PROD, prod_c128, COMPLEX128), ENTRY(COUNT, count_c128, INT64)},
+    {ENTRY(SUM, sum_b16, FLOAT64)},
 };
 /* clang-format on */
 

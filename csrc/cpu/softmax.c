@@ -1,5 +1,5 @@
-/* softmax, log_softmax and their gradients, one line at a time. Lines that are not dense in the compute format are converted to and
- * from buffers. */
+/* softmax, log_softmax and their gradients: one line at a time along the innermost dimension, blocks of neighbouring lines along the
+ * others. What is not dense in the compute format is converted to and from buffers. */
 #include "softmax.h"
 
 #include <math.h>
@@ -9,10 +9,11 @@
 #include "cast.h"
 #include "lines.h"
 
-enum { SMALL_LINE = 1024, GRAIN = 8 * 1024 };
+enum { SMALL_LINE = 1024, GRAIN = 8 * 1024, BLOCK = 16 * 1024 };
 
 typedef struct Softmax {
     Lines lines; /* inputs, then the output */
+    LineBlocks blocks;
     const SoftmaxKernels *k;
     int op, type;
     int no_memory;
@@ -69,6 +70,50 @@ static void line_range(void *context, int64_t begin, int64_t end) {
     free(large);
 }
 
+static void columns(const Softmax *s, const char *const *in, const int64_t *step, char *out, int64_t out_step, int64_t w) {
+    const SoftmaxKernels *k = s->k;
+    int64_t n = s->lines.length;
+    switch (s->op) {
+    case OP_softmax_grad: k->columns_softmax_grad(in[0], step[0], in[1], step[1], out, out_step, n, w); break;
+    case OP_log_softmax_grad: k->columns_log_softmax_grad(in[0], step[0], in[1], step[1], out, out_step, n, w); break;
+    case OP_log_softmax: k->columns_log_softmax(in[0], step[0], out, out_step, n, w); break;
+    default: k->columns_softmax(in[0], step[0], out, out_step, n, w);
+    }
+}
+
+static void block_range(void *context, int64_t begin, int64_t end) {
+    Softmax *s = context;
+    const Lines *l = &s->lines;
+    int64_t n = l->length, item = (int64_t)amp_itemsize(s->type), size = n * s->blocks.group * item;
+    int last = l->nd - 1, nin = l->nview - 1, buffers = 0;
+    char *buffer[AMP_MAX_LINE_VIEWS] = {NULL}, *all = NULL;
+    for (int v = 0; v < l->nview; v++) buffers += l->dtype[v] != s->type || l->step[v][last] != item;
+    if (buffers && !(all = malloc((size_t)size * (size_t)buffers))) {
+        __atomic_store_n(&s->no_memory, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int v = 0, b = 0; v < l->nview; v++)
+        if (l->dtype[v] != s->type || l->step[v][last] != item) buffer[v] = all + size * b++;
+    for (int64_t i = begin; i < end; i++) {
+        char *ptr[AMP_MAX_LINE_VIEWS];
+        const char *in[AMP_MAX_LINE_VIEWS];
+        int64_t step[AMP_MAX_LINE_VIEWS], first, w = amp_block_at(&s->blocks, i, &first);
+        amp_line_at(l, first, ptr);
+        for (int v = 0; v < l->nview; v++) {
+            in[v] = buffer[v] ? buffer[v] : ptr[v];
+            step[v] = buffer[v] ? w * item : l->along[v];
+        }
+        for (int v = 0; v < nin; v++)
+            for (int64_t r = 0; buffer[v] && r < n; r++)
+                amp_convert(l->dtype[v], ptr[v] + r * l->along[v], l->step[v][last], s->type, buffer[v] + r * step[v], item, w);
+        char *out = buffer[nin] ? buffer[nin] : ptr[nin];
+        columns(s, in, step, out, step[nin], w);
+        for (int64_t r = 0; buffer[nin] && r < n; r++)
+            amp_convert(s->type, out + r * step[nin], item, l->dtype[nin], ptr[nin] + r * l->along[nin], l->step[nin][last], w);
+    }
+    free(all);
+}
+
 Status amp_softmax(const Call *call) {
     Softmax s = {.op = call->op, .no_memory = 0};
     const View *out = call->out[0], *view[AMP_MAX_LINE_VIEWS];
@@ -81,6 +126,8 @@ Status amp_softmax(const Call *call) {
     amp_lines(&s.lines, nin + 1, view, amp_first_dim(call->dims));
     s.type = out->dtype == AMP_FLOAT64 || call->in[0]->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
     s.k = amp_softmax_kernels(s.type);
-    amp_parallel_for(s.lines.count, GRAIN / s.lines.length + 1, line_range, &s);
+    if (amp_line_blocks(&s.lines, &s.blocks, false, BLOCK, AMP_COLUMNS))
+        amp_parallel_for(s.blocks.count, GRAIN / (s.lines.length * s.blocks.group) + 1, block_range, &s);
+    else amp_parallel_for(s.lines.count, GRAIN / s.lines.length + 1, line_range, &s);
     return s.no_memory ? AMP_NO_MEMORY : AMP_OK;
 }

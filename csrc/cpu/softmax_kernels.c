@@ -10,6 +10,7 @@ enum { LANES = 16, CHUNK = 512 };
 #define REAL        double
 #define UNIT        1.0
 #define UNIT_EXP(x) exp(x)
+#define LOG(x)      log(x)
 #define K(name)     name##_f64
 #define TARGET
 #include "softmax_template.h"
@@ -17,11 +18,13 @@ enum { LANES = 16, CHUNK = 512 };
 #undef REAL
 #undef UNIT
 #undef UNIT_EXP
+#undef LOG
 
 #define T           F32
 #define REAL        float
 #define UNIT        0x1p24
 #define UNIT_EXP(x) amp_exp_f32_times_2p24(x)
+#define LOG(x)      amp_log_wide(x, 1.0)
 
 #define K(name) name##_baseline
 #define TARGET

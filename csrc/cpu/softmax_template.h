@@ -1,5 +1,6 @@
 /* The runs of softmax.h for one type and one instruction set. Needs
- *   T (stored type), REAL (its value type), UNIT_EXP(x) = UNIT exp(x), K(name) kernel name, TARGET function attribute.
+ *   T (stored type), REAL (its value type), UNIT_EXP(x) = UNIT exp(x), LOG(x) of float64, K(name) kernel name, TARGET function
+ *   attribute.
  * Lanes do not depend on the vector width, and nothing is contracted: every instruction set gives the same bits. */
 
 #define LOOP         IVDEP for (int64_t i = 0; i < n; i++)
@@ -132,15 +133,30 @@ TARGET static void K(subtract_each)(char *x_, const double *w, int64_t n, double
     LOOP x[i] = (REAL)((double)x[i] - w[i] * factor);
 }
 
-static const SoftmaxKernels K(kernels) = {
-    UNIT,     K(max),          K(exp_sum), K(scale), K(shift), K(sum), K(weighted_sum), K(softmax_grad), K(log_softmax_grad),
-    K(slope), K(subtract_each)};
+#include "softmax_columns.h"
+
+static const SoftmaxKernels K(kernels) = {UNIT,
+                                          K(max),
+                                          K(exp_sum),
+                                          K(scale),
+                                          K(shift),
+                                          K(sum),
+                                          K(weighted_sum),
+                                          K(softmax_grad),
+                                          K(log_softmax_grad),
+                                          K(slope),
+                                          K(subtract_each),
+                                          K(columns_softmax),
+                                          K(columns_log_softmax),
+                                          K(columns_softmax_grad),
+                                          K(columns_log_softmax_grad),
+                                          K(columns_top_sum),
+                                          K(columns_slope)};
 
 #undef LOOP
 #undef IN
 #undef OUT
 #undef LARGER
-#undef SPLIT
 #undef LANE_SUM
 #undef VALUE
 #undef WEIGHTED
