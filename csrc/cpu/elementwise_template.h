@@ -4,6 +4,9 @@
  * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
 
 /* clang-format off */
+#define CHEAP_GRADS(X)                                                                                                 \
+    X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
+    X(hardswish_grad, R(hardswish_grad)(x, y))
 #ifdef FEW
 #define UNARY_OPS(X)                                                                                                   \
     X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
@@ -14,7 +17,8 @@
 #define UNARY_TESTS(X)
 #define BINARY_OPS(X)                                                                                                  \
     X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
-    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y))
+    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) \
+    CHEAP_GRADS(X)
 #define BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)
 #define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(lerp, R(lerp)(x, y, z))
@@ -55,7 +59,8 @@
     X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
     X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
-    X(prelu_kernel, R(prelu)(x, y))
+    X(prelu_kernel, R(prelu)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
+    X(softplus_grad, R(softplus_grad)(x, y, w0, w1))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)                                                                                                \
@@ -67,7 +72,8 @@
 /* clang-format on */
 
 #define NUMBERS \
-    const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2]; \
+    const double w0 = params->f[0], w1 = params->f[1], w2 = params->f[2]; \
+    const REAL n0 = (REAL)w0, n1 = (REAL)w1, n2 = (REAL)w2; \
     (void)n0, (void)n1, (void)n2;
 
 #define AS_IT_IS(x) (x)
@@ -159,6 +165,7 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 };
 /* clang-format on */
 
+#undef CHEAP_GRADS
 #undef UNARY_OPS
 #undef UNARY_VARIANTS
 #undef UNARY_TESTS

@@ -159,6 +159,9 @@ F(r_maximum, isnan(x) || isnan(y) ? NAN : fmax(x, y)) F(r_minimum, isnan(x) || i
 F(r_eq, x == y) F(r_ne, x != y) F(r_lt, x < y) F(r_le, x <= y) F(r_gt, x > y) F(r_ge, x >= y)
 F(r_and, x != 0 && y != 0) F(r_or, x != 0 || y != 0) F(r_xor, (x != 0) != (y != 0))
 F(r_relu_grad, y <= 0 ? 0 : x) F(r_tanh_grad, x * (1 - y * y)) F(r_sigmoid_grad, x * y * (1 - y))
+F(r_leaky_grad, y > 0 ? x : x * num[0]) F(r_inside_grad, y > num[0] && y < num[1] ? x : 0)
+F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x * (y > 0 ? num[1] : num[0] * exp(y)))
+F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
 F(r_gelu_grad, x * (0.5 * erfc(-y / sqrt(2)) + y * exp(-y * y / 2) / sqrt(2 * 3.14159265358979323846)))
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
 F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))))
@@ -176,7 +179,7 @@ typedef struct Case {
     int op, nin;
     Fn fn;
     double low, high, bound; /* arguments; units in the last place of float32 */
-    double num[2];
+    double num[3];
     int nnum, flags;
 } Case;
 /* clang-format off */
@@ -208,6 +211,9 @@ static const Case cases[] = {
     {OP_logical_xor, 2, r_xor, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_relu_grad, 2, r_relu_grad, -2, 2, 0, {0}, 0, 0}, {OP_tanh_grad, 2, r_tanh_grad, -.9, .9, 5, {0}, 0, 0},
     {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
+    {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
+    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, .51, {1.5, 2, 1}, 3, 0},
+    {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},
     {OP_pow, 2, r_power, -9, 9, 0, {0}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 0, {1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, .51, {2}, 1, EDGES},
     {OP_pow, 2, r_power, -9, 9, 1.51, {3}, 1, 0}, {OP_pow, 2, r_power, -9, 9, .51, {-1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 1.51, {-2}, 1, 0},
     {OP_pow, 2, r_power, .01, 9, .51, {.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1.6, {-.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1, {1.5}, 1, 0},
