@@ -103,7 +103,7 @@ typedef struct Backend {
     Slot unary;
     /* out[0] = f(in[0], in[1]); all of out's shape (broadcast by stride 0). bits: inputs and output of one dtype, or output bool for
      * comparisons and logical ops. If that dtype is 16-bit, an input whose strides are all 0 may be FLOAT32 instead: a scalar that
-     * takes part unrounded. add/sub/rsub: num[0] = alpha. */
+     * takes part unrounded. add/sub/rsub: num[0] = alpha; pow: num[0] = the exponent where that is a Python number. */
     Slot binary;
     /* out[0] = f(in[0], in[1], in[2]); same rules. where: in[0] is bool. addcmul/addcdiv: num[0] = value. masked_fill: in[1] bool,
      * in[2] of out's dtype. */

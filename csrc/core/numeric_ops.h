@@ -90,6 +90,16 @@ AMP_FN float amp_f32_softplus(float x, float beta, float threshold) {
     return v > (double)threshold ? x : (float)soft;
 }
 
+/* elu, selu, celu: g times `high` above 0, else times low exp(rate x). */
+AMP_FN float amp_f32_elu_grad(float g, float x, double low, double high, double rate) {
+    double v = (double)x, e = low * amp_exp_wide((v > 0 ? 0.0 : v) * rate);
+    return (float)((double)g * (v > 0 ? high : e));
+}
+AMP_FN float amp_f32_softplus_grad(float g, float x, double beta, double threshold) {
+    float z = x * (float)beta, s = amp_f32_sigmoid(z);
+    return z > (float)threshold ? g : g * s;
+}
+
 /* clang-format off */
 /* What the C library does for both types, and for float64 only. */
 #define BOTH(name)                                              \
@@ -113,6 +123,12 @@ AMP_FN double amp_f64_celu(double x, double alpha) { return x < 0 ? alpha * expm
 AMP_FN double amp_f64_tanhshrink(double x) { return x - tanh(x); }
 AMP_FN double amp_f64_logit(double x) { return log(x / (1.0 - x)); }
 AMP_FN double amp_f64_sinc(double x) { return x == 0 ? 1.0 : sin(3.141592653589793 * x) / (3.141592653589793 * x); }
+AMP_FN double amp_f64_elu_grad(double g, double x, double low, double high, double rate) {
+    return g * (x > 0 ? high : low * exp(x * rate));
+}
+AMP_FN double amp_f64_softplus_grad(double g, double x, double beta, double threshold) {
+    return x * beta > threshold ? g : g * amp_f64_sigmoid(x * beta);
+}
 AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * log(y); }
 AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + exp(-gate)); }
 AMP_FN double amp_f64_silu_grad(double g, double x) {

@@ -68,3 +68,20 @@ AMP_FN REAL R(lerp)(REAL a, REAL b, REAL w) { return M(fabs)(w) < C(0.5) ? a + w
 AMP_FN REAL R(relu_grad)(REAL g, REAL y) { return y <= 0 ? 0 : g; } /* a NaN output lets the gradient through */
 AMP_FN REAL R(tanh_grad)(REAL g, REAL y) { return g * (1 - y * y); }
 AMP_FN REAL R(sigmoid_grad)(REAL g, REAL y) { return g * y * (1 - y); }
+
+/* g where x is positive, else g times the slope, NaN included. */
+AMP_FN REAL R(leaky_relu_grad)(REAL g, REAL x, REAL slope) {
+    REAL low = g * slope;
+    return x > 0 ? g : low;
+}
+/* g times the slope strictly between the bounds; 0 on them, beyond them and for NaN. */
+AMP_FN REAL R(inside_grad)(REAL g, REAL x, REAL low, REAL high, REAL slope) {
+    REAL v = g * slope;
+    v = x > low ? v : 0;
+    return x < high ? v : 0;
+}
+AMP_FN REAL R(hardswish_grad)(REAL g, REAL x) {
+    REAL v = g * (x * C((1.0 / 3.0)) + C(0.5));
+    v = x < 3 ? v : g;
+    return x <= -3 ? 0 : v;
+}

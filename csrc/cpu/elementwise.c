@@ -338,9 +338,43 @@ Status amp_unary(const Call *call) {
     return apply(id, in->dtype, is_test(id), 1, call->in, call->out[0], &params);
 }
 
+/* A power whose exponent is a Python number of simple meaning, with PyTorch's steps: sqrt(-inf) is NaN, x^3 is x * x * x. False: the
+ * general kernel has to do it. */
+static bool simple_power(const Call *call, Status *status) {
+    const View *in = call->in[0];
+    int compute = amp_compute_dtype(in->dtype), id;
+    if (!given(call, 0) || call->num[0].kind == NUMBER_COMPLEX || compute == AMP_COMPLEX128) return false;
+    const double e = call->num[0].f;
+    if (compute == AMP_INT64 && e != 0 && e != 1 && e != 2) return false;
+    if (in->dtype == AMP_FLOAT16 && (e == 0.5 || e == -0.5)) return false; /* there sqrt(-inf) is inf */
+    if (e == 0) {
+        const Call ones = {
+            .op = OP_fill, .nout = 1, .nnum = 1, .out = {call->out[0]}, .num = {{.f = 1, .i = 1, .kind = NUMBER_INT}}};
+        *status = amp_fill(&ones);
+        return true;
+    }
+    if (e == 1) {
+        *status = amp_copy(call);
+        return true;
+    }
+    if (e == 2) id = OP_square;
+    else if (e == 3) id = KERNEL_cube;
+    else if (e == -1) id = OP_reciprocal;
+    else if (e == -2) id = KERNEL_reciprocal_square;
+    else if (e == 0.5) id = OP_sqrt;
+    else if (e == -0.5) id = OP_rsqrt;
+    else return false;
+    Params params;
+    set_params(&params, call);
+    *status = apply(id, in->dtype, false, 1, call->in, call->out[0], &params);
+    return true;
+}
+
 Status amp_binary(const Call *call) {
     Params params;
     int zero_divisor = 0, id = call->op;
+    Status power;
+    if (id == OP_pow && simple_power(call, &power)) return power;
     const View *in[2] = {call->in[0], call->in[1]};
     set_params(&params, call);
     params.zero_divisor = &zero_divisor;

@@ -28,6 +28,8 @@ enum {
     KERNEL_logit_clamped,
     KERNEL_add_alpha,
     KERNEL_sub_alpha,
+    KERNEL_cube,
+    KERNEL_reciprocal_square,
     KERNEL_COUNT
 };
 

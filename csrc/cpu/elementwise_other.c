@@ -170,33 +170,52 @@ Kernel amp_kernel_c128(int id) { return table_c128[id]; }
 
 /* ---- where: only moves elements, so one kernel per size serves all dtypes ---- */
 
-#define SELECT(bytes, T) \
-    static void select_##bytes(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+/* Both values are loaded whatever the condition says: only then is the choice a vector operation. One-value operands are spread over
+ * a block, so that every combination runs the same loop. */
+enum { BLOCK = 256 };
+#define SELECT(name, T, TARGET) \
+    TARGET static void name(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         const U8 *c = (const U8 *)(const void *)in[0]; \
         const T *a = (const T *)(const void *)in[1], *b = (const T *)(const void *)in[2]; \
-        const int64_t sc = !(scalar & 1), sa = !(scalar & 2), sb = !(scalar & 4); \
-        T *o = (T *)(void *)out; \
+        U8 cs[BLOCK]; \
+        T as[BLOCK], bs[BLOCK], *o = (T *)(void *)out; \
         (void)params; \
-        if (scalar == 0) { \
-            IVDEP for (int64_t i = 0; i < n; i++) o[i] = c[i] ? a[i] : b[i]; \
-            return; \
+        for (int64_t j = 0; (scalar & 1) && j < BLOCK; j++) cs[j] = c[0]; \
+        for (int64_t j = 0; (scalar & 2) && j < BLOCK; j++) as[j] = a[0]; \
+        for (int64_t j = 0; (scalar & 4) && j < BLOCK; j++) bs[j] = b[0]; \
+        for (int64_t i = 0; i < n; i += BLOCK) { \
+            const int64_t m = n - i < BLOCK ? n - i : BLOCK; \
+            const U8 *p = scalar & 1 ? cs : c + i; \
+            const T *yes = scalar & 2 ? as : a + i, *no = scalar & 4 ? bs : b + i; \
+            T *to = o + i; \
+            IVDEP for (int64_t j = 0; j < m; j++) { \
+                const T x = yes[j], y = no[j]; \
+                to[j] = p[j] ? x : y; \
+            } \
         } \
-        for (int64_t i = 0; i < n; i++) o[i] = c[i * sc] ? a[i * sa] : b[i * sb]; \
     }
 typedef uint32_t STORED U32;
 typedef uint64_t STORED U64;
-SELECT(1, U8)
-SELECT(2, U16)
-SELECT(4, U32)
-SELECT(8, U64)
-SELECT(16, C128)
+#define SELECTS(level, TARGET) \
+    SELECT(select_1_##level, U8, TARGET) \
+    SELECT(select_2_##level, U16, TARGET) \
+    SELECT(select_4_##level, U32, TARGET) \
+    SELECT(select_8_##level, U64, TARGET) \
+    SELECT(select_16_##level, C128, TARGET)
+SELECTS(baseline, )
+#if defined(__x86_64__)
+SELECTS(avx2, __attribute__((target("avx2"))))
+#endif
 
+#define BY_SIZE(level) \
+    (itemsize == 1   ? select_1_##level \
+     : itemsize == 2 ? select_2_##level \
+     : itemsize == 4 ? select_4_##level \
+     : itemsize == 8 ? select_8_##level \
+                     : select_16_##level)
 Kernel amp_kernel_select(size_t itemsize) {
-    switch (itemsize) {
-    case 1: return select_1;
-    case 2: return select_2;
-    case 4: return select_4;
-    case 8: return select_8;
-    default: return select_16;
-    }
+#if defined(__x86_64__)
+    if (amp_isa() >= ISA_AVX2) return BY_SIZE(avx2);
+#endif
+    return BY_SIZE(baseline);
 }

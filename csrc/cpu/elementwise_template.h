@@ -4,15 +4,21 @@
  * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
 
 /* clang-format off */
+#define CHEAP_GRADS(X)                                                                                                 \
+    X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
+    X(hardswish_grad, R(hardswish_grad)(x, y))
 #ifdef FEW
 #define UNARY_OPS(X)                                                                                                   \
-    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(reciprocal, 1 / x) X(relu, R(relu)(x))        \
+    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
+    X(relu, R(relu)(x))                                                                                                \
     X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(hardswish, R(hardswish)(x))
-#define UNARY_VARIANTS(X) X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))
+#define UNARY_VARIANTS(X)                                                                                              \
+    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x) X(reciprocal_square, 1 / (x * x))
 #define UNARY_TESTS(X)
 #define BINARY_OPS(X)                                                                                                  \
     X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
-    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y))
+    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) \
+    CHEAP_GRADS(X)
 #define BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)
 #define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(lerp, R(lerp)(x, y, z))
@@ -37,7 +43,8 @@
     X(softsign, R(softsign)(x)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))
 #define UNARY_VARIANTS(X)                                                                                              \
     X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
-    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1))                                              \
+    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x)                           \
+    X(reciprocal_square, 1 / (x * x))                                                                                  \
     X(logit_clamped, R(logit)(R(clamp_high)(R(clamp_low)(x, n0), 1 - n0)))
 #define UNARY_TESTS(X)                                                                                                 \
     X(isnan, R(isnan)(x)) X(isinf, R(isinf)(x)) X(isfinite, R(isfinite)(x)) X(signbit, M(copysign)(1, x) < 0)          \
@@ -52,7 +59,8 @@
     X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
     X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
-    X(prelu_kernel, R(prelu)(x, y))
+    X(prelu_kernel, R(prelu)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
+    X(softplus_grad, R(softplus_grad)(x, y, w0, w1))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
 #define BINARY_TESTS(X)                                                                                                \
@@ -64,7 +72,8 @@
 /* clang-format on */
 
 #define NUMBERS \
-    const REAL n0 = (REAL)params->f[0], n1 = (REAL)params->f[1], n2 = (REAL)params->f[2]; \
+    const double w0 = params->f[0], w1 = params->f[1], w2 = params->f[2]; \
+    const REAL n0 = (REAL)w0, n1 = (REAL)w1, n2 = (REAL)w2; \
     (void)n0, (void)n1, (void)n2;
 
 #define AS_IT_IS(x) (x)
@@ -103,11 +112,17 @@
             } \
         } \
     }
+/* One-value operands are spread over a block, so that every combination runs the same loop. */
+#define BLOCK 256
+#define SPREAD(k, p) \
+    T spread##k[BLOCK]; \
+    const bool one##k = (scalar >> k & 1) != 0; \
+    if (one##k) \
+        for (int64_t j = 0; j < BLOCK; j++) spread##k[j] = p[0];
 #define TERNARY_KERNEL(name, OUT, PUT, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
         const T *c = (const T *)(const void *)in[2]; \
-        const int64_t sa = !(scalar & 1), sb = !(scalar & 2), sc = !(scalar & 4); \
         OUT *o = (OUT *)(void *)out; \
         NUMBERS \
         if (scalar == 0) { \
@@ -117,9 +132,14 @@
             } \
             return; \
         } \
-        for (int64_t i = 0; i < n; i++) { \
-            REAL x = LOAD(a[i * sa]), y = LOAD(b[i * sb]), z = LOAD(c[i * sc]); \
-            o[i] = (OUT)PUT(expr); \
+        SPREAD(0, a) SPREAD(1, b) SPREAD(2, c) for (int64_t i = 0; i < n; i += BLOCK) { \
+            const int64_t m = n - i < BLOCK ? n - i : BLOCK; \
+            const T *p = one0 ? spread0 : a + i, *q = one1 ? spread1 : b + i, *r = one2 ? spread2 : c + i; \
+            OUT *to = o + i; \
+            IVDEP for (int64_t j = 0; j < m; j++) { \
+                REAL x = LOAD(p[j]), y = LOAD(q[j]), z = LOAD(r[j]); \
+                to[j] = (OUT)PUT(expr); \
+            } \
         } \
     }
 
@@ -145,6 +165,7 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 };
 /* clang-format on */
 
+#undef CHEAP_GRADS
 #undef UNARY_OPS
 #undef UNARY_VARIANTS
 #undef UNARY_TESTS
@@ -157,6 +178,8 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 #undef UNARY_KERNEL
 #undef BINARY_KERNEL
 #undef TERNARY_KERNEL
+#undef BLOCK
+#undef SPREAD
 #undef VALUE1
 #undef TEST1
 #undef VALUE2

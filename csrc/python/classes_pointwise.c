@@ -4,6 +4,26 @@
 
 #include "classes.h"
 
+/* The Python number that t stands for; false: it is none, or a complex one. */
+static bool wrapped_number(const Tensor *t, Number *n) {
+    float f;
+    int64_t i;
+    if (!(t->flags & TENSOR_WRAPPED)) {
+        return false;
+    }
+    switch (t->v.dtype) {
+    case AMP_INT64: memcpy(&i, t->v.data, sizeof i); break;
+    case AMP_FLOAT32: memcpy(&f, t->v.data, sizeof f); break;
+    case AMP_FLOAT64:
+        *n = (Number){.kind = NUMBER_FLOAT};
+        memcpy(&n->f, t->v.data, sizeof n->f);
+        return true;
+    default: return false;
+    }
+    *n = t->v.dtype == AMP_INT64 ? number_int(i) : (Number){.f = (double)f, .kind = NUMBER_FLOAT};
+    return true;
+}
+
 /* The op's numbers in signature order; optional ones may be absent. */
 static void fill_numbers(const OpCall *c, Call *call) {
     for (int i = 0; i < c->row->nnumbers; i++) {
@@ -13,6 +33,9 @@ static void fill_numbers(const OpCall *c, Call *call) {
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
             *n = number_int(!strcmp(a->s, "tanh"));
         }
+    }
+    if (c->row->op == OP_pow) {
+        call->nnum = (uint8_t)wrapped_number(c->arg[1].t, &call->num[0]);
     }
 }
 

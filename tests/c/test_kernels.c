@@ -154,11 +154,14 @@ F(r_softplus, x > num[1] ? x : fmax(x, 0) + log1p(exp(-fabs(x)))) F(r_clamp, isn
 F(r_isnan, isnan(x)) F(r_isinf, isinf(x) != 0) F(r_isfinite, isfinite(x) != 0) F(r_signbit, signbit(x) != 0) F(r_not, x == 0)
 F(r_add, x + num[0] * y) F(r_sub, x - num[0] * y) F(r_rsub, y - num[0] * x) F(r_mul, x * y) F(r_div, x / y) F(r_div_trunc, trunc(x / y))
 F(r_floor_divide, floor(x / y)) F(r_remainder, fmod(x, y) && (fmod(x, y) < 0) != (y < 0) ? fmod(x, y) + y : fmod(x, y)) F(r_fmod, fmod(x, y))
-F(r_pow, pow(x, y)) F(r_atan2, atan2(x, y)) F(r_hypot, hypot(x, y)) F(r_fmax, fmax(x, y)) F(r_fmin, fmin(x, y)) F(r_copysign, copysign(x, y))
+F(r_pow, pow(x, y)) F(r_power, pow(x, num[0])) F(r_atan2, atan2(x, y)) F(r_hypot, hypot(x, y)) F(r_fmax, fmax(x, y)) F(r_fmin, fmin(x, y)) F(r_copysign, copysign(x, y))
 F(r_maximum, isnan(x) || isnan(y) ? NAN : fmax(x, y)) F(r_minimum, isnan(x) || isnan(y) ? NAN : fmin(x, y))
 F(r_eq, x == y) F(r_ne, x != y) F(r_lt, x < y) F(r_le, x <= y) F(r_gt, x > y) F(r_ge, x >= y)
 F(r_and, x != 0 && y != 0) F(r_or, x != 0 || y != 0) F(r_xor, (x != 0) != (y != 0))
 F(r_relu_grad, y <= 0 ? 0 : x) F(r_tanh_grad, x * (1 - y * y)) F(r_sigmoid_grad, x * y * (1 - y))
+F(r_leaky_grad, y > 0 ? x : x * num[0]) F(r_inside_grad, y > num[0] && y < num[1] ? x : 0)
+F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x * (y > 0 ? num[1] : num[0] * exp(y)))
+F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
 F(r_gelu_grad, x * (0.5 * erfc(-y / sqrt(2)) + y * exp(-y * y / 2) / sqrt(2 * 3.14159265358979323846)))
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
 F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))))
@@ -176,7 +179,7 @@ typedef struct Case {
     int op, nin;
     Fn fn;
     double low, high, bound; /* arguments; units in the last place of float32 */
-    double num[2];
+    double num[3];
     int nnum, flags;
 } Case;
 /* clang-format off */
@@ -208,6 +211,12 @@ static const Case cases[] = {
     {OP_logical_xor, 2, r_xor, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_relu_grad, 2, r_relu_grad, -2, 2, 0, {0}, 0, 0}, {OP_tanh_grad, 2, r_tanh_grad, -.9, .9, 5, {0}, 0, 0},
     {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
+    {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
+    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, .51, {1.5, 2, 1}, 3, 0},
+    {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},
+    {OP_pow, 2, r_power, -9, 9, 0, {0}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 0, {1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, .51, {2}, 1, EDGES},
+    {OP_pow, 2, r_power, -9, 9, 1.51, {3}, 1, 0}, {OP_pow, 2, r_power, -9, 9, .51, {-1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 1.51, {-2}, 1, 0},
+    {OP_pow, 2, r_power, .01, 9, .51, {.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1.6, {-.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1, {1.5}, 1, 0},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},
 };
 /* clang-format on */
@@ -232,8 +241,9 @@ static void check_elementwise(const Case *c, int dtype, int ndim, const int64_t 
     Array in[3], out = make(c->flags & TEST ? AMP_BOOL : dtype, ndim, shape, layout[3] == BROADCAST ? DENSE : layout[3]);
     for (int v = 0; v < c->nin; v++) {
         in[v] = make(dtype, ndim, shape, layout[v]);
-        fill_uniform(&in[v], c->low, c->high);
-        if (c->flags & EDGES)
+        bool exponent = v == 1 && c->fn == r_power;
+        fill_uniform(&in[v], exponent ? c->num[0] : c->low, exponent ? c->num[0] : c->high);
+        if (c->flags & EDGES && !exponent)
             for (int64_t i = 0; i < in[v].v.numel; i += 3) set(&in[v], i, edges[draw() % NEDGES]);
     }
     CHECK(run_elementwise(c, &out, in) == AMP_OK, "op %d, %s", c->op, amp_dtype_info[dtype].name);
@@ -334,6 +344,30 @@ static void test_elementwise_rest(void) {
     }
 }
 
+/* A choice only moves bits: every size of element, every combination of one-value operands, lengths around the block of the loop. */
+static void test_where(void) {
+    static const int type[] = {AMP_UINT8, AMP_BFLOAT16, AMP_FLOAT32, AMP_FLOAT64, AMP_COMPLEX128};
+    static const int64_t length[] = {2, 31, 255, 256, 257, 600};
+    for (int t = 0; t < 5; t++)
+        for (int k = 0; k < 6; k++)
+            for (int one = 0; one < 8; one++) {
+                Array in[3], out = make(type[t], 1, &length[k], DENSE);
+                for (int v = 0; v < 3; v++) in[v] = make(v ? type[t] : AMP_BOOL, 1, &length[k], one >> v & 1 ? BROADCAST : DENSE);
+                for (int64_t i = 0; i < length[k]; i++) {
+                    set(&in[0], i, (double)(draw() & 1));
+                    for (int v = 1; v < 3; v++) set(&in[v], i, (double)(draw() % 200));
+                }
+                Call call = {.op = OP_where, .nin = 3, .nout = 1, .out = {view(&out)}};
+                for (int v = 0; v < 3; v++) call.in[v] = view(&in[v]);
+                CHECK(amp_cpu_backend.ternary(&call) == AMP_OK, "where");
+                for (int64_t i = 0; i < length[k]; i++)
+                    CHECK(get(&out, i) == get(&in[get(&in[0], i) != 0 ? 1 : 2], i), "where of %s, %lld elements, one value: %d",
+                          amp_dtype_info[type[t]].name, (long long)length[k], one);
+                for (int v = 0; v < 3; v++) free(in[v].memory);
+                free(out.memory);
+            }
+}
+
 static uint64_t group(int k) {
     if (k == 0) return test_elementwise();
     test_special_conversions();
@@ -342,6 +376,7 @@ static uint64_t group(int k) {
     test_narrowing_bits();
     test_streams();
     test_elementwise_rest();
+    test_where();
     return 0;
 }
 

@@ -15,6 +15,20 @@ static Tensor *either(Back *b, Tensor *x, Tensor *y) { return op2(b, OP_logical_
 /* The kernel `op` of the gradient and the input. */
 static void fast(Back *b, OpId op) { GRAD(0, op2(b, op, b->g, IN(0))); }
 
+/* The same with the numbers of the op, or others. */
+static void fast_numbers(Back *b, OpId op, Arg n0, Arg n1, Arg n2) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), arg_tensor(IN(0)), n0, n1, n2};
+    GRAD(0, op_args(b, op, arg));
+}
+
+static void fast_inside(Back *b, Arg low, Arg high, double slope) {
+    fast_numbers(b, OP_inside_grad, low, high, arg_float(slope));
+}
+
+static void fast_elu(Back *b, double low, double high, double rate) {
+    fast_numbers(b, OP_elu_grad, arg_float(low), arg_float(high), arg_float(rate));
+}
+
 /* x s(x): s (1 + x (1 - s)) */
 void d_silu(Back *b) {
     if (NEED(0)) {
@@ -25,6 +39,8 @@ void d_silu(Back *b) {
 
 void d_leaky_relu(Back *b) { GRAD(0, where(b, op1k(b, OP_gt, IN(0), 0.0), b->g, scale(b, b->g, ARG(1).f))); }
 
+void f_leaky_relu(Back *b) { fast_numbers(b, OP_leaky_relu_grad, ARG(1), (Arg){0}, (Arg){0}); }
+
 /* The exponential is formed of min(x, 0): its overflow on the side not taken would come back as NaN in the second derivative. */
 void d_elu(Back *b) {
     if (NEED(0)) {
@@ -33,6 +49,8 @@ void d_elu(Back *b) {
         b->grad[0] = where(b, positive, b->g, mul(b, b->g, slope));
     }
 }
+
+void f_elu(Back *b) { fast_elu(b, ARG(1).f, 1.0, 1.0); }
 
 /* As for elu: the slope is exp(x / alpha), times `low`, below 0 and `high` above. */
 static void exponential_below(Back *b, double alpha, double low, double high) {
@@ -46,6 +64,10 @@ static void exponential_below(Back *b, double alpha, double low, double high) {
 void d_selu(Back *b) { exponential_below(b, 1.0, 1.0507009873554805 * 1.6732632423543772, 1.0507009873554805); }
 
 void d_celu(Back *b) { exponential_below(b, ARG(1).f, 1.0, 1.0); }
+
+void f_selu(Back *b) { fast_elu(b, 1.0507009873554805 * 1.6732632423543772, 1.0507009873554805, 1.0); }
+
+void f_celu(Back *b) { fast_elu(b, 1.0, 1.0, 1.0 / ARG(1).f); }
 
 void f_silu(Back *b) { fast(b, OP_silu_grad); }
 
@@ -65,6 +87,8 @@ void d_hardtanh(Back *b) {
     GRAD(0, zero_where(b, b->g, not_(b, inside)));
 }
 
+void f_hardtanh(Back *b) { fast_inside(b, ARG(1), ARG(2), 1.0); }
+
 /* x / 3 + 1/2 between -3 and 3 */
 void d_hardswish(Back *b) {
     if (NEED(0)) {
@@ -74,10 +98,25 @@ void d_hardswish(Back *b) {
     }
 }
 
+void f_hardswish(Back *b) { fast(b, OP_hardswish_grad); }
+
+void f_hardsigmoid(Back *b) { fast_inside(b, arg_float(-3.0), arg_float(3.0), 1.0 / 6.0); }
+
 void d_hardsigmoid(Back *b) {
     Tensor *inside = NEED(0) ? op2(b, OP_logical_and, op1k(b, OP_gt, IN(0), -3.0), op1k(b, OP_lt, IN(0), 3.0)) : NULL;
     GRAD(0, zero_where(b, scale(b, b->g, 1.0 / 6.0), not_(b, inside)));
 }
+
+/* With one bound only, an infinite input on the open side would count as being on a bound. */
+void f_clamp(Back *b) {
+    if (ARG(1).kind == ARG_NONE || ARG(2).kind == ARG_NONE) {
+        d_clamp(b);
+    } else {
+        fast_inside(b, arg_float(ARG(1).num.f), arg_float(ARG(2).num.f), 1.0);
+    }
+}
+
+void f_softplus(Back *b) { fast_numbers(b, OP_softplus_grad, ARG(1), ARG(2), (Arg){0}); }
 
 void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).f))); }
 

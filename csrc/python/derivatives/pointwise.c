@@ -217,7 +217,10 @@ static bool was_number(Back *b, Tensor *x, double *number) {
 static Tensor *pow_slope(Back *b, Tensor *x, Tensor *e) {
     double number;
     if (was_number(b, e, &number)) {
-        return number == 0.0 ? zeros_like(b, x) : scale(b, op1k(b, OP_pow, x, number - 1.0), number);
+        if (number == 0.0) {
+            return zeros_like(b, x);
+        }
+        return scale(b, number == 2.0 ? x : op1k(b, OP_pow, x, number - 1.0), number);
     }
     x = match(b, x, b->g);
     Tensor *no_size = not_(b, op1k(b, OP_gt, op1(b, OP_abs, x), 0.0));
