@@ -4,7 +4,8 @@
  *   conv_gather.c      which elements of an image meet which pixels, and their way into the layout of the micro-kernels
  *   conv_product.c     output and input gradient as products with gathered panels
  *   conv_padded.c      the same at stride 1 without gathering, where few columns are wasted
- *   conv_weight.c      weight gradient, likewise
+ *   conv_weight.c      weight gradient as a product with gathered rows
+ *   conv_weight_padded.c  the same at stride 1 without gathering
  *   conv_depthwise.c   one input channel per group: plane by plane, nothing is gathered
  *   conv_reference.c   every dtype by plain loops; the oracle
  *
@@ -36,6 +37,8 @@ Status amp_conv_reference(const Call *call);
 
 Status conv_product(const Conv *c);
 Status conv_weight(const Conv *c);
+bool conv_weight_is_padded(const Conv *c);
+Status conv_weight_padded(const Conv *c);
 bool conv_is_padded(const Conv *c);
 Status conv_padded(const Conv *c);
 bool conv_is_depthwise(const Conv *c);
