@@ -9,8 +9,7 @@
  *        . * x x x .
  *
  * Rows of a tile are channels, or the taps of a row of the kernel, whichever fills tiles better. Columns are output channels: y lies
- * transposed in panels. K runs over the block's pixels alone:
- * what lies between lines is not multiplied, not even by zero.
+ * transposed in panels. K runs over the block's pixels alone: what lies between lines is not multiplied, not even by zero.
  *
  * Pairs of bfloat16 are neighbours in a line: element j of the copy is the pair x[j], x[j + 1], and K goes on by two. Lines are even, so
  * that no pair holds an element of the copy which the sum does not contain.
