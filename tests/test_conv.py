@@ -150,6 +150,7 @@ CASES = {
     "volume": ((2, 3, 5, 6, 7), (4, 3, 2, 3, 3), (1, 2, 1), (1, 1, 0), (1, 1, 2)),
     "volume, depthwise": ((1, 3, 5, 6, 7), (3, 1, 2, 3, 2), (2, 1, 1), (1, 1, 0), (1, 1, 2), 3),
     "weights over many blocks": ((3, 4, 24, 25), (150, 4, 3, 2), (1, 1), (1, 1), (1, 1)),
+    "first layer": ((16, 1, 28, 28), (6, 1, 5, 5), (1, 1), (2, 2), (1, 1)),
 }
 
 
@@ -205,7 +206,7 @@ def test_emulated_cuda_gives_the_cpus_bits():
 
 
 @OURS_ONLY
-@pytest.mark.parametrize("name", ["plain", "stride 2", "depthwise", "weights over many blocks", "small images"])
+@pytest.mark.parametrize("name", ["plain", "stride 2", "depthwise", "weights over many blocks", "small images", "first layer"])
 def test_threads_do_not_change_bits(name):
     x_shape, w_shape, stride, padding, dilation, *groups = CASES[name]
     before, results = torch.get_num_threads(), []

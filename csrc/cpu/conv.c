@@ -56,6 +56,7 @@ Status amp_conv(const Call *call) {
     if (!fast || !some) return conv_reference(&c);
     if (conv_is_depthwise(&c)) return conv_depthwise(&c);
     if (conv_is_padded(&c)) return conv_padded(&c);
+    if (conv_weight_is_padded(&c)) return conv_weight_padded(&c);
     return c.kind == CONV_WEIGHT ? conv_weight(&c) : conv_product(&c);
 }
 

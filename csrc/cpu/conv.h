@@ -1,12 +1,13 @@
 /* Convolutions: what the files conv*.c share.
  *
- *   conv.c             the slot: describes the call, chooses the path
- *   conv_gather.c      which elements of an image meet which pixels, and their way into the layout of the micro-kernels
- *   conv_product.c     output and input gradient as products with gathered panels
- *   conv_padded.c      the same at stride 1 without gathering, where few columns are wasted
- *   conv_weight.c      weight gradient, likewise
- *   conv_depthwise.c   one input channel per group: plane by plane, nothing is gathered
- *   conv_reference.c   every dtype by plain loops; the oracle
+ *   conv.c                the slot: describes the call, chooses the path
+ *   conv_gather.c         which elements of an image meet which pixels, and their way into the layout of the micro-kernels
+ *   conv_product.c        output and input gradient as products with gathered panels
+ *   conv_padded.c         the same at stride 1 without gathering, where few columns are wasted
+ *   conv_weight.c         weight gradient as a product with gathered rows
+ *   conv_weight_padded.c  the same at stride 1 without gathering, where sums over pixels are long enough
+ *   conv_depthwise.c      one input channel per group: plane by plane, nothing is gathered
+ *   conv_reference.c      every dtype by plain loops; the oracle
  *
  * There is one trilinear form over the input x (N, G C, in...), the weight w (G O, C, kernel...) and the output's side y (N, G O, out...):
  *
@@ -36,6 +37,8 @@ Status amp_conv_reference(const Call *call);
 
 Status conv_product(const Conv *c);
 Status conv_weight(const Conv *c);
+bool conv_weight_is_padded(const Conv *c);
+Status conv_weight_padded(const Conv *c);
 bool conv_is_padded(const Conv *c);
 Status conv_padded(const Conv *c);
 bool conv_is_depthwise(const Conv *c);

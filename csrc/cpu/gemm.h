@@ -87,10 +87,15 @@ typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, 
 typedef void (*MicroAtFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, const int32_t *at,
                           int64_t second, void *c, int64_t c_row, bool add);
 
+/* The same with k = lines * line: elements of a row of a follow each other at a_col within a line, and lines at a_line. */
+typedef void (*MicroInFn)(int64_t lines, int64_t line, const void *a, int64_t a_row, int64_t a_col, int64_t a_line, const void *b,
+                          int64_t b_row, void *c, int64_t c_row, bool add);
+
 typedef struct MicroSet {
     int rows, lanes;
     MicroFn fn[GEMM_MAX_ROWS][2]; /* [rows - 1][vectors - 1] */
     MicroAtFn at[GEMM_MAX_ROWS][2];
+    MicroInFn in[GEMM_MAX_ROWS][2];
 } MicroSet;
 
 extern const MicroSet gemm_portable_f32, gemm_portable_f64;

@@ -49,7 +49,8 @@ static Case draw_case(void) {
     return c;
 }
 
-static void check_case(const Case *c, int dtype, uint64_t *hash) {
+/* Kinds from `first` on. */
+static void check_case(const Case *c, int dtype, int first, uint64_t *hash) {
     static const int ops[] = {OP_convolution, OP_conv_input, OP_conv_weight};
     int64_t x[5] = {c->images, c->groups * c->in_channels}, w[5] = {c->groups * c->out_channels, c->in_channels};
     int64_t y[5] = {c->images, c->groups * c->out_channels};
@@ -57,7 +58,7 @@ static void check_case(const Case *c, int dtype, uint64_t *hash) {
         x[d + 2] = c->in[d], w[d + 2] = c->kernel[d];
         y[d + 2] = (c->in[d] + 2 * c->s.padding[d] - (c->kernel[d] - 1) * c->s.dilation[d] - 1) / c->s.stride[d] + 1;
     }
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = first; kind < 3; kind++) {
         const int64_t *const shapes[3][3] = {{x, w, y}, {y, w, x}, {y, x, w}};
         Dense a, b, bias, got, want;
         ConvShape s = c->s;
@@ -94,7 +95,7 @@ static uint64_t test_conv(void) {
     uint64_t hash = 0;
     for (int i = 0; i < 60; i++) {
         const Case c = draw_case();
-        for (int k = 0; k < 5; k++) check_case(&c, dtypes[k], &hash);
+        for (int k = 0; k < 5; k++) check_case(&c, dtypes[k], 0, &hash);
     }
     return hash;
 }
@@ -116,9 +117,82 @@ static uint64_t test_padded(void) {
             c.s.padding[d] = (int64_t)(draw() % 4);
             c.in[d] = last ? 28 + (int64_t)(draw() % 50) : 9 + (int64_t)(draw() % (i == 2 ? 40 : 12));
         }
-        for (int k = 0; k < 4; k++) check_case(&c, floats[k], &hash);
+        for (int k = 0; k < 4; k++) check_case(&c, floats[k], 0, &hash);
     }
     return hash;
+}
+
+/* What conv_weight_padded.c takes: several chunks and bands; pieces of long rows; tiles of taps and of channels; groups; several panels
+ * and strips of outputs; several copies of a block. */
+static uint64_t test_padded_weight(void) {
+    static const Case cases[] = {
+        {2, 8, 1, 1, 6, {28, 28}, {5, 5}, {.groups = 1, .stride = {1, 1}, .dilation = {1, 1}}},
+        {2, 1, 1, 1, 3, {2, 1100}, {2, 3}, {.groups = 1, .stride = {1, 1}, .dilation = {1, 2}, .padding = {1, 2}}},
+        {2, 1, 2, 5, 40, {12, 14}, {3, 3}, {.groups = 2, .stride = {1, 1}, .dilation = {1, 1}, .padding = {1, 1}}},
+        {2, 1, 1, 17, 130, {10, 12}, {1, 3}, {.groups = 1, .stride = {1, 1}, .dilation = {1, 1}}},
+        {2, 1, 1, 72, 1, {33, 51}, {2, 2}, {.groups = 1, .stride = {1, 1}, .dilation = {3, 1}}},
+        {1, 40, 1, 2, 5, {70}, {17}, {.groups = 1, .stride = {1}, .dilation = {1}, .padding = {3}}},
+    };
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < 4; k++) check_case(&cases[i], floats[k], 2, &hash);
+    return hash;
+}
+
+/* Sums that are rounded must not depend on the number of threads. */
+static uint64_t test_threads(void) {
+    static const int64_t shapes[][7] = {{9, 1, 8, 28, 28, 5, 2}, {3, 40, 24, 16, 30, 3, 1}, {1, 64, 8, 20, 20, 3, 0}};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 4; k++) {
+            const int64_t *d = shapes[i], side = 2 * d[6] + 1 - d[5];
+            const int64_t x[4] = {d[0], d[1], d[3], d[4]}, y[4] = {d[0], d[2], d[3] + side, d[4] + side},
+                          w[4] = {d[2], d[1], d[5], d[5]};
+            ConvShape s = {.stride = {1, 1}, .padding = {d[6], d[6]}, .dilation = {1, 1}, .groups = 1};
+            Dense a, b, one, many;
+            dense(&a, floats[k], 4, y, 0), dense(&b, floats[k], 4, x, 0), dense(&one, floats[k], 4, w, 0),
+                dense(&many, floats[k], 4, w, 0);
+            for (int64_t j = 0; j < a.v.numel; j++) {
+                const double third = (double)((int64_t)(draw() % 2001) - 1000) / 300;
+                amp_convert(AMP_FLOAT64, (const char *)&third, 0, floats[k], a.v.data + j * (int64_t)amp_itemsize(floats[k]), 0,
+                            1);
+            }
+            Call call = {.op = OP_conv_weight, .nin = 2, .nout = 1, .in = {&a.v, &b.v}, .out = {&one.v}, .extra = &s};
+            const int threads = amp_get_num_threads();
+            amp_set_num_threads(1);
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "one thread");
+            amp_set_num_threads(5);
+            call.out[0] = &many.v;
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "five threads");
+            amp_set_num_threads(threads);
+            CHECK(!memcmp(one.v.data, many.v.data, (size_t)one.v.numel * amp_itemsize(floats[k])), "%s, shape %d: threads",
+                  amp_dtype_info[floats[k]].name, i);
+            free(a.memory), free(b.memory), free(one.memory), free(many.memory);
+        }
+    return 0;
+}
+
+/* The last column of x is NaN and meets the last tap of a row only. */
+static uint64_t test_last_column(void) {
+    for (int k = 0; k < 4; k++)
+        for (int64_t width = 8; width < 24; width += 5) {
+            const int64_t x[4] = {2, 2, 6, width}, w[4] = {3, 2, 3, 3}, y[4] = {2, 3, 4, width - 2},
+                          item = (int64_t)amp_itemsize(floats[k]);
+            ConvShape s = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+            Dense a, b, out;
+            dense(&a, floats[k], 4, y, 0), dense(&b, floats[k], 4, x, 0), dense(&out, floats[k], 4, w, 0);
+            const double nan = (double)NAN;
+            for (int64_t i = width - 1; i < b.v.numel; i += width)
+                amp_convert(AMP_FLOAT64, (const char *)&nan, 0, floats[k], b.v.data + i * item, 0, 1);
+            Call call = {.op = OP_conv_weight, .nin = 2, .nout = 1, .in = {&a.v, &b.v}, .out = {&out.v}, .extra = &s};
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "conv");
+            for (int64_t i = 0; i < out.v.numel; i++) {
+                double v;
+                amp_convert(floats[k], out.v.data + i * item, 0, AMP_FLOAT64, (char *)&v, 0, 1);
+                CHECK(isnan(v) == (i % 3 == 2), "width %lld, weight %lld is %g", (long long)width, (long long)i, v);
+            }
+            free(a.memory), free(b.memory), free(out.memory);
+        }
+    return 0;
 }
 
 /* What lies beyond runs of an image must not reach a result: not even as 0 * NaN. */
@@ -180,7 +254,9 @@ static uint64_t test_windows(void) {
 }
 
 static uint64_t group(int k) {
-    return k == 0 ? test_conv() : k == 1 ? test_padded() : k == 2 ? test_neighbours() : test_windows();
+    static uint64_t (*const tests[])(void) = {test_conv,        test_padded,     test_padded_weight, test_threads,
+                                              test_last_column, test_neighbours, test_windows};
+    return tests[k]();
 }
 
-int main(void) { return run_levels(4, group); }
+int main(void) { return run_levels(7, group); }
