@@ -79,7 +79,7 @@ void d_hardsigmoid(Back *b) {
     GRAD(0, zero_where(b, scale(b, b->g, 1.0 / 6.0), not_(b, inside)));
 }
 
-void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).f))); }
+void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).num.f))); }
 
 /* NaN counts as small, as in d_hardtanh. */
 static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1k(b, OP_gt, op1(b, OP_abs, IN(0)), ARG(1).f)))); }
