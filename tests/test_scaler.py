@@ -412,7 +412,7 @@ def test_text_of_an_explanation_is_bounded():
 
 @pytest.mark.parametrize(
     ("scale", "value", "cause"),
-    [(4.0, NAN, "nan in the backward pass"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
+    [(4.0, NAN, "nan in the gradients and no inf"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
 )
 def test_cause_of_a_skip(scale, value, cause):
     scaler, opt = started(scale), Foreign(tensor_param([1.0, value]), param_names=["w"])

@@ -94,7 +94,7 @@ class SkippedStep:
         if not self.culprits:
             return ""
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
-            return "nan in the backward pass: a loss or layer overflowed, by itself or by the scale"
+            return "nan in the gradients and no inf: a loss or layer overflowed on the way, or the input, the weights or the loss held NaN"
         if self.old_scale > 1 and any(culprit.some_finite for culprit in self.culprits):
             return "inf in the scaled gradients: the scale was too large"
         if self.old_scale > 1:
