@@ -168,16 +168,17 @@ static void add_tile(const WeightPadded *p, char *to, int64_t to_row, const char
     (p->size == 8 ? add_f64 : add_f32)(to, to_row, from, rows, columns);
 }
 
-/* `rows` weights from `weight` on, `stride` apart; what they meet lies from `a` on, a_row apart. */
-static void multiply_tile(const Block *s, const char *a, int64_t a_row, int64_t rows, int64_t weight, int64_t stride) {
+/* `rows` weights from `weight` on, `stride` apart; what they meet lies from `a` on, a_row apart. Lines [low, high) of the block. */
+static void multiply_tile(const Block *s, const char *a, int64_t a_row, int64_t rows, int64_t weight, int64_t stride, int64_t low,
+                          int64_t high) {
     const WeightPadded *p = s->p;
     const int64_t depth = depth_of(s);
     _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
     for (int64_t j = 0; j < s->outputs; j += p->width) {
         const int64_t vectors = conv_divide_up(conv_min(p->width, s->outputs - j), p->micro.lanes);
-        const char *b = s->y + j * depth * p->size;
-        p->micro.in[rows - 1][vectors - 1](s->lines, line_of(s), a, a_row, p->pairs ? 2 : 1, p->pitch, b, p->width, tile,
-                                           GEMM_MAX_COLS, false);
+        const char *b = s->y + (j * depth + low * line_of(s) * p->width) * p->size;
+        p->micro.in[rows - 1][vectors - 1](high - low, line_of(s), a + low * p->pitch * p->size, a_row, p->pairs ? 2 : 1,
+                                           p->pitch, b, p->width, tile, GEMM_MAX_COLS, false);
         add_tile(p, s->sum + (weight * p->sum_row + j) * p->size, stride * p->sum_row, tile, rows, vectors * p->micro.lanes);
     }
 }
@@ -192,13 +193,15 @@ static void multiply_block(const Block *s) {
     const int64_t a_row = p->along ? c->dilation[2] : p->plane, stride = p->along ? 1 : c->taps;
     for (int64_t row = 0; row < all; row += step)
         for (int64_t channel = 0; channel < (p->along ? s->channels : 1); channel++)
-            for (int64_t h = 0; h < c->kernel[1]; h++)
-                for (int64_t w = 0; w < (p->along ? 1 : c->kernel[2]); w++) {
-                    const int64_t from = (channel * p->plane + h * c->dilation[1] * p->pitch + w * c->dilation[2] + row * a_row) *
-                                         p->size;
+            for (int64_t h = 0; h < c->kernel[1]; h++) {
+                const int64_t y = s->top + h * c->dilation[1] - c->padding[1]; /* of the input, for line 0 */
+                const int64_t low = conv_max(0, -y), high = conv_min(s->lines, c->in[1] - y);
+                for (int64_t w = 0; low < high && w < (p->along ? 1 : c->kernel[2]); w++) {
+                    const int64_t from = channel * p->plane + h * c->dilation[1] * p->pitch + w * c->dilation[2] + row * a_row;
                     const int64_t weight = (s->first + channel) * c->taps + h * c->kernel[2] + w + row * stride;
-                    multiply_tile(s, s->copy + from, a_row, conv_min(step, all - row), weight, stride);
+                    multiply_tile(s, s->copy + from * p->size, a_row, conv_min(step, all - row), weight, stride, low, high);
                 }
+            }
 }
 
 /* ------------------------------------------------------------------ units */
