@@ -73,3 +73,15 @@ void d_bce(Back *b) {
     GRAD(0, mul(b, g, bce_slope(b)));
     GRAD(1, mul(b, g, sub(b, op1(b, OP_log1p, neg(b, IN(0))), op1(b, OP_log, IN(0)))));
 }
+
+/* The difference, cut at delta of either sign, times 2 near. */
+void d_huber_kernel(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(IN(0)), arg_float(-ARG(1).f), arg_float(ARG(1).f)};
+    arg[1].kind = arg[2].kind = ARG_NUMBER;
+    GRAD(0, mul(b, b->g, scale(b, op_args(b, OP_clamp, arg), 2.0 * ARG(2).f)));
+}
+
+void f_huber_kernel(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), arg_tensor(IN(0)), ARG(1), arg_float(2.0 * ARG(2).f)};
+    GRAD(0, op_args(b, OP_huber_grad, arg));
+}
