@@ -161,6 +161,21 @@ AMP_FN double amp_f64_elu_grad(double g, double x, double low, double high, doub
 AMP_FN double amp_f64_softplus_grad(double g, double x, double beta, double threshold) {
     return x * beta > threshold ? g : g * amp_f64_sigmoid(x * beta);
 }
+/* -t log s(x) - (1 - t) log s(-x): for t in [0, 1] two terms of one sign, so that nothing cancels; and its slope in x times g. */
+AMP_FN float amp_f32_bce_logits(float x, float target) {
+    double v = (double)x, t = (double)target, l = amp_log1p_wide(amp_exp_wide(-fabs(v)));
+    return (float)(t * ((v < 0 ? -v : 0.0) + l) + (1.0 - t) * ((v > 0 ? v : 0.0) + l));
+}
+AMP_FN double amp_f64_bce_logits(double x, double t) {
+    double l = log1p(exp(-fabs(x)));
+    return t * ((x < 0 ? -x : 0.0) + l) + (1.0 - t) * ((x > 0 ? x : 0.0) + l);
+}
+AMP_FN float amp_f32_bce_logits_grad(float g, float x, float t) {
+    return g * ((1.0f - t) * amp_f32_sigmoid(x) - t * amp_f32_sigmoid(-x));
+}
+AMP_FN double amp_f64_bce_logits_grad(double g, double x, double t) {
+    return g * ((1.0 - t) * amp_f64_sigmoid(x) - t * amp_f64_sigmoid(-x));
+}
 AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * log(y); }
 AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + exp(-gate)); }
 AMP_FN double amp_f64_silu_grad(double g, double x) {
@@ -201,7 +216,8 @@ AMP_FN float amp_f32_gelu_grad(float g, float x) {
     return g * (x > 0 ? 1.0f + h : -h);
 }
 AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {
-    double v = (double)x, u = 2.0 * amp_gelu_inner(v), s = amp_sigmoid_wide(u), other = amp_sigmoid_wide(-u);
+    double v = (double)x, u = 2.0 * amp_gelu_inner(v), e = amp_exp_wide(-fabs(u)), share = 1.0 / (1.0 + e);
+    double s = u > 0 ? share : e * share, other = u > 0 ? e * share : share;
     return (float)((double)g * (s + 2.0 * v * (s * other) * amp_gelu_inner_slope(v)));
 }
 AMP_FN double amp_f64_gelu(double x) { return x * 0.5 * erfc(x * -0.7071067811865476); }

@@ -65,7 +65,7 @@
     X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
     X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
-    X(prelu_kernel, R(prelu)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
+    X(prelu_kernel, R(prelu)(x, y)) X(bce_logits_kernel, R(bce_logits)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
     X(softplus_grad, R(softplus_grad)(x, y, w0, w1))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
@@ -73,7 +73,8 @@
     X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
-#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z)) \
+    X(bce_logits_grad, R(bce_logits_grad)(x, y, z))
 #endif
 /* clang-format on */
 

@@ -485,6 +485,13 @@ int run_COMPOSE_BCE(OpCall *c) {
     return frame_end(c, b, loss);
 }
 
+/* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
+static Tensor *weighted_bce(Back *b, Tensor *x, Tensor *t, Tensor *pos_weight) {
+    Tensor *positive = mul(b, mul(b, pos_weight, t), op1(b, OP_logsigmoid, x));
+    Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
+    return neg(b, add(b, positive, negative));
+}
+
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x) */
 int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     Tensor *x = c->arg[0].t, *t = c->arg[1].t, *weight = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
@@ -500,10 +507,7 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    /* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
-    Tensor *positive = mul(b, pos_weight ? mul(b, pos_weight, t) : t, op1(b, OP_logsigmoid, x));
-    Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
-    Tensor *loss = neg(b, add(b, positive, negative));
+    Tensor *loss = pos_weight ? weighted_bce(b, x, t, pos_weight) : op2(b, OP_bce_logits_kernel, x, t);
     loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
     return frame_end(c, b, loss_in_dtype_of(b, loss, t));
 }

@@ -160,6 +160,7 @@ F(r_eq, x == y) F(r_ne, x != y) F(r_lt, x < y) F(r_le, x <= y) F(r_gt, x > y) F(
 F(r_and, x != 0 && y != 0) F(r_or, x != 0 || y != 0) F(r_xor, (x != 0) != (y != 0))
 F(r_relu_grad, y <= 0 ? 0 : x) F(r_tanh_grad, x * (1 - y * y)) F(r_sigmoid_grad, x * y * (1 - y))
 F(r_huber, fabs(x) > num[0] ? (fabs(x) - num[0] / 2) * num[2] : x * x * num[1]) F(r_huber_grad, x * fmax(fmin(y, num[0]), -num[0]) * num[1])
+F(r_bce, x * -0.0 + y * log1p(exp(-x)) + (1 - y) * (x + log1p(exp(-x)))) F(r_bce_grad, x * ((1 - z) / (1 + exp(-y)) - z / (1 + exp(y))))
 F(r_leaky_grad, y > 0 ? x : x * num[0]) F(r_inside_grad, y > num[0] && y < num[1] ? x : 0)
 F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x * (y > 0 ? num[1] : num[0] * exp(y)))
 F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
@@ -214,6 +215,7 @@ static const Case cases[] = {
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
     {OP_sin, 1, r_sin, -99999, 99999, .51, {0}, 0, 0}, {OP_cos, 1, r_cos, -99999, 99999, .51, {0}, 0, 0}, {OP_sin, 1, r_sin, -3e5, 3e5, 1.1, {0}, 0, EDGES},
     {OP_fmod, 2, r_fmod, -9e4, 9e4, 0, {0}, 0, 0}, {OP_huber_kernel, 1, r_huber, -9, 9, 1.51, {2, .25, 1}, 3, 0}, {OP_huber_grad, 2, r_huber_grad, -9, 9, 1.1, {2, .25}, 2, 0},
+    {OP_bce_logits_kernel, 2, r_bce, 0, 1, .51, {0}, 0, 0}, {OP_bce_logits_grad, 3, r_bce_grad, 3, 9, 12, {0}, 0, STEEP},
     {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
     {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, .51, {1.5, 2, 1}, 3, 0},
     {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},
