@@ -66,6 +66,8 @@ EXAMPLES = {
         Example(ctc((5, 3), ints(1, 2, 2), (1, 2)), (spaced(5, 2, 3, low=-1.0, high=1.0),), False),
         Example(ctc((5, 4), ints([1, 1], [2, 1]), (2, 0)), (spaced(5, 2, 3),), False),
     ],
+    "huber_kernel": [Example(lambda x: torch._C.nn._huber(x, 0.7, 0.5, 0.7), (X,))],
+    "bce_logits_kernel": [Example(torch._C.nn._bce_logits, (X, Y))],
 }
 
 assert np.all(POSITIVE > 0)

@@ -1,4 +1,4 @@
-"""The one-call derivatives of activations against the formulas of ops that serve create_graph."""
+"""The one-call derivatives of activations and losses against the formulas of ops that serve create_graph."""
 
 import numpy as np
 import pytest
@@ -19,6 +19,9 @@ FUNCTIONS = {
     "softplus": lambda x: F.softplus(x, 1.5, 8.0),
     "clamp": lambda x: x.clamp(-2, 2.5),
     "clamp_low": lambda x: x.clamp(min=-2),
+    "smooth_l1": lambda x: F.smooth_l1_loss(x, torch.full_like(x, 0.5), "none", beta=0.7),
+    "huber": lambda x: F.huber_loss(x, torch.full_like(x, 0.5), "none", delta=2.0),
+    "bce_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, torch.full_like(x, 0.25), reduction="none"),
 }
 
 

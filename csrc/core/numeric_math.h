@@ -129,6 +129,42 @@ AMP_FN double amp_tanh_wide(double x) {
 
 AMP_FN double amp_sigmoid_wide(double x) { return 1.0 / (1.0 + amp_exp_wide(-x)); }
 
+/* sin(x + turns pi/2) for float32 numbers below 1e5 in size, relative error below 2^-32.
+ *   x = k pi/2 + r, |r| <= pi/4;  pi/2 is taken in two parts, of which the first has 33 bits: k times it, and x minus that, are exact
+ *   k's two lowest bits, left in t's mantissa by the rounding, tell which of the two series counts, and with which sign */
+AMP_FN double amp_sin_wide(double x, unsigned turns) {
+    const double round = 0x1.8p52;
+    double t = x * 0x1.45f306dc9c883p-1 + round, k = t - round;
+    double r = (x - k * 0x1.921fb544p0) - k * 0x1.0b4611a626331p-34, z = r * r;
+    double s = r + r * z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 + z * (-1.0 / 39916800)))));
+    double c = 1.0 +
+               z * (-0.5 + z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z * (1.0 / 479001600))))));
+    uint64_t quarter = amp_f64_bits(t) + turns;
+    double v = quarter & 1 ? c : s;
+    return amp_bits_f64(amp_f64_bits(v) ^ ((quarter & 2) << 62));
+}
+
+/* The remainder of a / b with a's sign, exact for float32 numbers whose quotient is below 2^28: then the quotient's rounding cannot reach
+ * an integer that the quotient does not, and quotient times b fits float64. */
+AMP_FN float amp_fmod_small(float a, float b) {
+    double q = trunc((double)a / (double)b);
+    return copysignf((float)((double)a - q * (double)b), a);
+}
+
+/* The angle of (x, y), not both 0, finite: relative error below 2^-39.
+ *   the first octant is brought to |s| <= tan(pi/8) by atan q = pi/4 + atan((q - 1) / (q + 1));  atan(s) = s p(s^2), p minimax */
+AMP_FN double amp_atan2_wide(double y, double x) {
+    double ax = fabs(x), ay = fabs(y), large = ax > ay ? ax : ay, small = ax > ay ? ay : ax;
+    bool upper = small > 0.41421356237309503 * large;
+    double s = (upper ? small - large : small) / (upper ? small + large : large), z = s * s;
+    double p = -0x1.705cb57988a55p-4 + z * (0x1.1dc72968cdecbp-4 + z * -0x1.34da2209f3facp-5);
+    p = 0x1.9999907543770p-3 + z * (-0x1.24909793a0bbap-3 + z * (0x1.c6cd00527bcc8p-4 + z * p));
+    double a = (upper ? 0.7853981633974483 : 0.0) + s * (0x1.fffffffffe659p-1 + z * (-0x1.5555554be4938p-2 + z * p));
+    a = ay > ax ? 1.5707963267948966 - a : a;
+    a = x < 0 ? 3.141592653589793 - a : a;
+    return copysign(a, y);
+}
+
 /* The inverse of erf: a closed first guess, then Halley steps, each of which triples the right digits. Near 1 the residual is formed from
  * 1 - |x|, which is exact, and erfc. */
 AMP_FN double amp_erfinv(double x) {

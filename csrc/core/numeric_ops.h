@@ -100,13 +100,45 @@ AMP_FN float amp_f32_softplus_grad(float g, float x, double beta, double thresho
     return z > (float)threshold ? g : g * s;
 }
 
+/* Functions with a range in which straight-line code serves, name_near where name_in is true; the C library serves the rest. Both
+ * agree on which is whose, so that a value does not depend on its neighbours. */
+AMP_FN bool amp_f32_sin_in(float x) { return fabsf(x) < 1e5f; }
+AMP_FN bool amp_f32_cos_in(float x) { return fabsf(x) < 1e5f; }
+AMP_FN float amp_f32_sin_near(float x) { return copysignf(1.0f, x) * (float)amp_sin_wide(fabs((double)x), 0); } /* keeps -0 */
+AMP_FN float amp_f32_cos_near(float x) { return (float)amp_sin_wide((double)x, 1); }
+AMP_FN float amp_f32_sin(float x) { return amp_f32_sin_in(x) ? amp_f32_sin_near(x) : sinf(x); }
+AMP_FN float amp_f32_cos(float x) { return amp_f32_cos_in(x) ? amp_f32_cos_near(x) : cosf(x); }
+AMP_FN bool amp_f32_fmod_in(float a, float b) { return fabsf(a) < 0x1p27f * fabsf(b) && fabsf(b) < INFINITY; }
+AMP_FN bool amp_f32_remainder_in(float a, float b) { return amp_f32_fmod_in(a, b); }
+AMP_FN bool amp_f32_floor_divide_in(float a, float b) { return amp_f32_fmod_in(a, b); }
+AMP_FN float amp_f32_fmod_near(float a, float b) { return amp_fmod_small(a, b); }
+AMP_FN float amp_f32_remainder_near(float a, float b) { return amp_f32_remainder_of(amp_fmod_small(a, b), b); }
+AMP_FN float amp_f32_floor_divide_near(float a, float b) { return amp_f32_floor_divide_of(amp_fmod_small(a, b), a, b); }
+AMP_FN float amp_f32_fmod(float a, float b) { return fmodf(a, b); }
+AMP_FN bool amp_f32_atan2_in(float y, float x) { return fabsf(y) + fabsf(x) > 0 && fabsf(y) + fabsf(x) < INFINITY; }
+AMP_FN float amp_f32_atan2_near(float y, float x) { return (float)amp_atan2_wide((double)y, (double)x); }
+AMP_FN float amp_f32_atan2(float y, float x) { return amp_f32_atan2_in(y, x) ? amp_f32_atan2_near(y, x) : atan2f(y, x); }
+
 /* clang-format off */
+/* float64: the C library serves all. */
+AMP_FN double amp_f64_fmod(double a, double b) { return fmod(a, b); }
+AMP_FN double amp_f64_atan2(double y, double x) { return atan2(y, x); }
+#define LIBRARY1(name)                                                         \
+    AMP_FN bool amp_f64_##name##_in(double x) { (void)x; return false; }       \
+    AMP_FN double amp_f64_##name##_near(double x) { return name(x); }
+#define LIBRARY2(name)                                                                              \
+    AMP_FN bool amp_f64_##name##_in(double x, double y) { (void)x, (void)y; return false; }         \
+    AMP_FN double amp_f64_##name##_near(double x, double y) { return amp_f64_##name(x, y); }
+LIBRARY1(sin) LIBRARY1(cos) LIBRARY2(fmod) LIBRARY2(remainder) LIBRARY2(floor_divide) LIBRARY2(atan2)
+#undef LIBRARY1
+#undef LIBRARY2
+
 /* What the C library does for both types, and for float64 only. */
 #define BOTH(name)                                              \
     AMP_FN float amp_f32_##name(float x) { return name##f(x); } \
     AMP_FN double amp_f64_##name(double x) { return name(x); }
 #define WIDE(name) AMP_FN double amp_f64_##name(double x) { return name(x); }
-BOTH(sin) BOTH(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh) BOTH(atanh)
+WIDE(sin) WIDE(cos) BOTH(tan) BOTH(asin) BOTH(acos) BOTH(atan) BOTH(sinh) BOTH(cosh) BOTH(asinh) BOTH(acosh) BOTH(atanh)
 WIDE(exp) WIDE(exp2) WIDE(expm1) WIDE(log) WIDE(log2) WIDE(log10) WIDE(log1p) WIDE(erf) WIDE(erfc) WIDE(tanh)
 #undef BOTH
 #undef WIDE
@@ -128,6 +160,21 @@ AMP_FN double amp_f64_elu_grad(double g, double x, double low, double high, doub
 }
 AMP_FN double amp_f64_softplus_grad(double g, double x, double beta, double threshold) {
     return x * beta > threshold ? g : g * amp_f64_sigmoid(x * beta);
+}
+/* -t log s(x) - (1 - t) log s(-x): for t in [0, 1] two terms of one sign, so that nothing cancels; and its slope in x times g. */
+AMP_FN float amp_f32_bce_logits(float x, float target) {
+    double v = (double)x, t = (double)target, l = amp_log1p_wide(amp_exp_wide(-fabs(v)));
+    return (float)(t * ((v < 0 ? -v : 0.0) + l) + (1.0 - t) * ((v > 0 ? v : 0.0) + l));
+}
+AMP_FN double amp_f64_bce_logits(double x, double t) {
+    double l = log1p(exp(-fabs(x)));
+    return t * ((x < 0 ? -x : 0.0) + l) + (1.0 - t) * ((x > 0 ? x : 0.0) + l);
+}
+AMP_FN float amp_f32_bce_logits_grad(float g, float x, float t) {
+    return g * ((1.0f - t) * amp_f32_sigmoid(x) - t * amp_f32_sigmoid(-x));
+}
+AMP_FN double amp_f64_bce_logits_grad(double g, double x, double t) {
+    return g * ((1.0 - t) * amp_f64_sigmoid(x) - t * amp_f64_sigmoid(-x));
 }
 AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * log(y); }
 AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + exp(-gate)); }
@@ -169,7 +216,8 @@ AMP_FN float amp_f32_gelu_grad(float g, float x) {
     return g * (x > 0 ? 1.0f + h : -h);
 }
 AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {
-    double v = (double)x, u = 2.0 * amp_gelu_inner(v), s = amp_sigmoid_wide(u), other = amp_sigmoid_wide(-u);
+    double v = (double)x, u = 2.0 * amp_gelu_inner(v), e = amp_exp_wide(-fabs(u)), share = 1.0 / (1.0 + e);
+    double s = u > 0 ? share : e * share, other = u > 0 ? e * share : share;
     return (float)((double)g * (s + 2.0 * v * (s * other) * amp_gelu_inner_slope(v)));
 }
 AMP_FN double amp_f64_gelu(double x) { return x * 0.5 * erfc(x * -0.7071067811865476); }

@@ -47,19 +47,22 @@ AMP_FN REAL R(minimum)(REAL a, REAL b) { return a != a || a <= b ? a : b; }
 AMP_FN REAL R(fmax)(REAL a, REAL b) { return b != b || a >= b ? a : b; }
 AMP_FN REAL R(fmin)(REAL a, REAL b) { return b != b || a <= b ? a : b; }
 
-/* Python's remainder: the sign of the divisor. */
-AMP_FN REAL R(remainder)(REAL a, REAL b) {
-    REAL m = M(fmod)(a, b);
-    return m != 0 && (b < 0) != (m < 0) ? m + b : m;
+/* Python's remainder: the sign of the divisor; m is fmod(a, b). */
+AMP_FN REAL R(remainder_of)(REAL m, REAL b) {
+    REAL moved = m + b;
+    return m != 0 && (b < 0) != (m < 0) ? moved : m;
 }
+AMP_FN REAL R(remainder)(REAL a, REAL b) { return R(remainder_of)(M(fmod)(a, b), b); }
 /* The floor of the exact quotient: (a - remainder) / b is an integer up to rounding. */
+AMP_FN REAL R(floor_divide_of)(REAL m, REAL a, REAL b) {
+    REAL q = (a - m) / b, below = q - 1;
+    q = m != 0 && (b < 0) != (m < 0) ? below : q;
+    REAL f = M(floor)(q), v = q - f > C(0.5) ? f + 1 : f;
+    return q == 0 ? M(copysign)(0, a / b) : v;
+}
 AMP_FN REAL R(floor_divide)(REAL a, REAL b) {
     if (b == 0) return a / b;
-    REAL m = M(fmod)(a, b), q = (a - m) / b;
-    if (m != 0 && (b < 0) != (m < 0)) q -= 1;
-    if (q == 0) return M(copysign)(0, a / b);
-    REAL f = M(floor)(q);
-    return q - f > C(0.5) ? f + 1 : f;
+    return R(floor_divide_of)(M(fmod)(a, b), a, b);
 }
 
 /* From the nearer end, so that weight 0 and 1 give the ends exactly. */
@@ -73,6 +76,17 @@ AMP_FN REAL R(sigmoid_grad)(REAL g, REAL y) { return g * y * (1 - y); }
 AMP_FN REAL R(leaky_relu_grad)(REAL g, REAL x, REAL slope) {
     REAL low = g * slope;
     return x > 0 ? g : low;
+}
+/* near x^2 up to delta, beyond it far (|x| - delta / 2). */
+AMP_FN REAL R(huber_kernel)(REAL x, REAL delta, REAL near, REAL far) {
+    REAL size = M(fabs)(x), inner = x * x * near, outer = (size - C(0.5) * delta) * far;
+    return size > delta ? outer : inner;
+}
+/* g times x, cut at delta of either sign, times the slope; NaN stays. */
+AMP_FN REAL R(huber_grad)(REAL g, REAL x, REAL delta, REAL slope) {
+    REAL cut = x > delta ? delta : x;
+    cut = cut < -delta ? -delta : cut;
+    return g * (cut * slope);
 }
 /* g times the slope strictly between the bounds; 0 on them, beyond them and for NaN. */
 AMP_FN REAL R(inside_grad)(REAL g, REAL x, REAL low, REAL high, REAL slope) {

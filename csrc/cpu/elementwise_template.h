@@ -6,7 +6,7 @@
 /* clang-format off */
 #define CHEAP_GRADS(X)                                                                                                 \
     X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
-    X(hardswish_grad, R(hardswish_grad)(x, y))
+    X(hardswish_grad, R(hardswish_grad)(x, y)) X(huber_grad, R(huber_grad)(x, y, n0, n1))
 #ifdef FEW
 #define UNARY_OPS(X)                                                                                                   \
     X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
@@ -15,6 +15,8 @@
 #define UNARY_VARIANTS(X)                                                                                              \
     X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x) X(reciprocal_square, 1 / (x * x))
 #define UNARY_TESTS(X)
+#define UNARY_RANGED(X)
+#define BINARY_RANGED(X)
 #define BINARY_OPS(X)                                                                                                  \
     X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
     X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) \
@@ -28,7 +30,7 @@
     X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
     X(sign, R(sign)(x)) X(relu, R(relu)(x)) X(round_to_tf32, R(round_to_tf32)(x))                                      \
     X(exp, R(exp)(x)) X(exp2, R(exp2)(x)) X(expm1, R(expm1)(x)) X(log, R(log)(x)) X(log2, R(log2)(x))                  \
-    X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(sin, R(sin)(x)) X(cos, R(cos)(x)) X(tan, R(tan)(x))                  \
+    X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(tan, R(tan)(x))                  \
     X(asin, R(asin)(x)) X(acos, R(acos)(x)) X(atan, R(atan)(x)) X(sinh, R(sinh)(x)) X(cosh, R(cosh)(x))                \
     X(asinh, R(asinh)(x)) X(acosh, R(acosh)(x)) X(atanh, R(atanh)(x)) X(tanh, R(tanh)(x)) X(sigmoid, R(sigmoid)(x))    \
     X(erf, R(erf)(x)) X(erfc, R(erfc)(x)) X(erfinv, R(erfinv)(x)) X(gelu, R(gelu)(x)) X(silu, R(silu)(x))              \
@@ -40,7 +42,11 @@
     X(mish, R(mish)(x)) X(selu, R(selu)(x)) X(celu, R(celu)(x, n0))                                                    \
     X(hardtanh, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(hardswish, R(hardswish)(x)) X(hardsigmoid, R(hardsigmoid)(x)) \
     X(threshold, R(threshold)(x, n0, n1)) X(hardshrink, R(hardshrink)(x, n0)) X(softshrink, R(softshrink)(x, n0))      \
-    X(softsign, R(softsign)(x)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))
+    X(softsign, R(softsign)(x)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))                         \
+    X(huber_kernel, R(huber_kernel)(x, n0, n1, n2))
+/* Straight-line code for a range, the C library beyond it. */
+#define UNARY_RANGED(X)  X(sin) X(cos)
+#define BINARY_RANGED(X) X(fmod) X(remainder) X(floor_divide) X(atan2)
 #define UNARY_VARIANTS(X)                                                                                              \
     X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
     X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x)                           \
@@ -52,14 +58,14 @@
 
 #define BINARY_OPS(X)                                                                                                  \
     X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(div_trunc, M(trunc)(x / y))                              \
-    X(floor_divide, R(floor_divide)(x, y)) X(remainder, R(remainder)(x, y)) X(fmod, M(fmod)(x, y)) X(pow, M(pow)(x, y)) \
-    X(atan2, M(atan2)(x, y)) X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
+    X(pow, M(pow)(x, y)) \
+    X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
     X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
     X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))           \
     X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
     X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
-    X(prelu_kernel, R(prelu)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
+    X(prelu_kernel, R(prelu)(x, y)) X(bce_logits_kernel, R(bce_logits)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
     X(softplus_grad, R(softplus_grad)(x, y, w0, w1))
 #define BINARY_VARIANTS(X)                                                                                             \
     X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
@@ -67,7 +73,8 @@
     X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
-#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z)) \
+    X(bce_logits_grad, R(bce_logits_grad)(x, y, z))
 #endif
 /* clang-format on */
 
@@ -143,6 +150,49 @@
         } \
     }
 
+/* A block wholly inside the range is vector code; else each element goes its own way, to the same bits. */
+#define RANGED_LOOP(in_range, near, any) \
+    unsigned outside = 0; \
+    for (int64_t j = 0; j < m; j++) { \
+        OPERANDS \
+        outside |= (unsigned)!(in_range); \
+    } \
+    if (!outside) { \
+        IVDEP for (int64_t j = 0; j < m; j++) { \
+            OPERANDS \
+            to[j] = (T)STORE(near); \
+        } \
+    } else { \
+        for (int64_t j = 0; j < m; j++) { \
+            OPERANDS \
+            to[j] = (T)STORE((in_range) ? (near) : (any)); \
+        } \
+    }
+#define UNARY_RANGED_KERNEL(name) \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0]; \
+        T *o = (T *)(void *)out; \
+        (void)scalar, (void)params; \
+        for (int64_t i = 0; i < n; i += BLOCK) { \
+            const int64_t m = n - i < BLOCK ? n - i : BLOCK; \
+            const T *p = a + i; \
+            T *to = o + i; \
+            RANGED_LOOP(R(name##_in)(x), R(name##_near)(x), R(name)(x)) \
+        } \
+    }
+#define BINARY_RANGED_KERNEL(name) \
+    TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
+        const T *a = (const T *)(const void *)in[0], *b = (const T *)(const void *)in[1]; \
+        T *o = (T *)(void *)out; \
+        (void)params; \
+        SPREAD(0, a) SPREAD(1, b) for (int64_t i = 0; i < n; i += BLOCK) { \
+            const int64_t m = n - i < BLOCK ? n - i : BLOCK; \
+            const T *p = one0 ? spread0 : a + i, *q = one1 ? spread1 : b + i; \
+            T *to = o + i; \
+            RANGED_LOOP(R(name##_in)(x, y), R(name##_near)(x, y), R(name)(x, y)) \
+        } \
+    }
+
 #define VALUE1(name, expr) UNARY_KERNEL(name, T, STORE, expr)
 #define TEST1(name, expr)  UNARY_KERNEL(name, U8, AS_IT_IS, expr)
 #define VALUE2(name, expr) BINARY_KERNEL(name, T, STORE, expr)
@@ -155,12 +205,19 @@ BINARY_OPS(VALUE2)
 BINARY_VARIANTS(VALUE2)
 BINARY_TESTS(TEST2)
 TERNARY_OPS(VALUE3)
+#define OPERANDS REAL x = LOAD(p[j]);
+UNARY_RANGED(UNARY_RANGED_KERNEL)
+#undef OPERANDS
+#define OPERANDS REAL x = LOAD(p[j]), y = LOAD(q[j]);
+BINARY_RANGED(BINARY_RANGED_KERNEL)
+#undef OPERANDS
 
 /* clang-format off */
-#define OP_ENTRY(name, expr) [OP_##name] = K(name),
+#define OP_ENTRY(name, ...) [OP_##name] = K(name),
 #define VARIANT_ENTRY(name, expr) [KERNEL_##name] = K(name),
 static const Kernel K(table)[KERNEL_COUNT] = {
     UNARY_OPS(OP_ENTRY) UNARY_TESTS(OP_ENTRY) BINARY_OPS(OP_ENTRY) BINARY_TESTS(OP_ENTRY) TERNARY_OPS(OP_ENTRY)
+    UNARY_RANGED(OP_ENTRY) BINARY_RANGED(OP_ENTRY)
     UNARY_VARIANTS(VARIANT_ENTRY) BINARY_VARIANTS(VARIANT_ENTRY)
 };
 /* clang-format on */
@@ -169,6 +226,11 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 #undef UNARY_OPS
 #undef UNARY_VARIANTS
 #undef UNARY_TESTS
+#undef UNARY_RANGED
+#undef BINARY_RANGED
+#undef RANGED_LOOP
+#undef UNARY_RANGED_KERNEL
+#undef BINARY_RANGED_KERNEL
 #undef BINARY_OPS
 #undef BINARY_VARIANTS
 #undef BINARY_TESTS

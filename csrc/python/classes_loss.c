@@ -64,11 +64,6 @@ static bool same_shape(const Tensor *x, const Tensor *y) {
     return x->v.ndim == y->v.ndim && !memcmp(x->v.shape, y->v.shape, (size_t)x->v.ndim * sizeof *x->v.shape);
 }
 
-static Tensor *select_where(Back *b, Tensor *mask, Tensor *x, Tensor *y) {
-    Arg arg[MAX_ARGS] = {arg_tensor(mask), arg_tensor(x), arg_tensor(y)};
-    return op_args(b, OP_where, arg);
-}
-
 /* max(x, floor) */
 static Tensor *at_least(Back *b, Tensor *x, double floor) {
     Arg arg[MAX_ARGS] = {arg_tensor(x), {.kind = ARG_NUMBER, .num = number_float(floor)}};
@@ -113,6 +108,12 @@ int run_COMPOSE_L1(OpCall *c) {
     return frame_end(c, b, reduced(b, op1(b, OP_abs, sub(b, c->arg[0].t, c->arg[1].t)), reduction));
 }
 
+/* Of the difference: near times its square up to delta, a line of slope `far` beyond. */
+static Tensor *huber(Back *b, const OpCall *c, double delta, double near, double far) {
+    Arg arg[MAX_ARGS] = {arg_tensor(sub(b, c->arg[0].t, c->arg[1].t)), arg_float(delta), arg_float(near), arg_float(far)};
+    return op_args(b, OP_huber_kernel, arg);
+}
+
 int run_COMPOSE_SMOOTH_L1(OpCall *c) {
     double beta = c->arg[3].f;
     int reduction = reduction_parse(c->arg[2].s);
@@ -128,9 +129,7 @@ int run_COMPOSE_SMOOTH_L1(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    Tensor *d = sub(b, c->arg[0].t, c->arg[1].t), *size = op1(b, OP_abs, d);
-    Tensor *near = scale(b, square(b, d), 0.5 / beta), *far = plus(b, size, -0.5 * beta);
-    return frame_end(c, b, reduced(b, select_where(b, op1k(b, OP_lt, size, beta), near, far), reduction));
+    return frame_end(c, b, reduced(b, huber(b, c, beta, 0.5 / beta, 1.0), reduction));
 }
 
 int run_COMPOSE_HUBER(OpCall *c) {
@@ -145,9 +144,7 @@ int run_COMPOSE_HUBER(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    Tensor *d = sub(b, c->arg[0].t, c->arg[1].t), *size = op1(b, OP_abs, d);
-    Tensor *near = scale(b, square(b, d), 0.5), *far = scale(b, plus(b, size, -0.5 * delta), delta);
-    Tensor *loss = reduced(b, select_where(b, op1k(b, OP_le, size, delta), near, far), reduction);
+    Tensor *loss = reduced(b, huber(b, c, delta, 0.5, delta), reduction);
     const Tensor *x = c->arg[0].t; /* the CPU's result has the input's dtype, CUDA's the promoted one */
     return frame_end(c, b, x->v.device == AMP_CPU ? loss_in_dtype_of(b, loss, x) : loss);
 }
@@ -488,6 +485,13 @@ int run_COMPOSE_BCE(OpCall *c) {
     return frame_end(c, b, loss);
 }
 
+/* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
+static Tensor *weighted_bce(Back *b, Tensor *x, Tensor *t, Tensor *pos_weight) {
+    Tensor *positive = mul(b, mul(b, pos_weight, t), op1(b, OP_logsigmoid, x));
+    Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
+    return neg(b, add(b, positive, negative));
+}
+
 /* (1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x) */
 int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     Tensor *x = c->arg[0].t, *t = c->arg[1].t, *weight = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
@@ -503,10 +507,7 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    /* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
-    Tensor *positive = mul(b, pos_weight ? mul(b, pos_weight, t) : t, op1(b, OP_logsigmoid, x));
-    Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
-    Tensor *loss = neg(b, add(b, positive, negative));
+    Tensor *loss = pos_weight ? weighted_bce(b, x, t, pos_weight) : op2(b, OP_bce_logits_kernel, x, t);
     loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
     return frame_end(c, b, loss_in_dtype_of(b, loss, t));
 }

@@ -159,6 +159,8 @@ F(r_maximum, isnan(x) || isnan(y) ? NAN : fmax(x, y)) F(r_minimum, isnan(x) || i
 F(r_eq, x == y) F(r_ne, x != y) F(r_lt, x < y) F(r_le, x <= y) F(r_gt, x > y) F(r_ge, x >= y)
 F(r_and, x != 0 && y != 0) F(r_or, x != 0 || y != 0) F(r_xor, (x != 0) != (y != 0))
 F(r_relu_grad, y <= 0 ? 0 : x) F(r_tanh_grad, x * (1 - y * y)) F(r_sigmoid_grad, x * y * (1 - y))
+F(r_huber, fabs(x) > num[0] ? (fabs(x) - num[0] / 2) * num[2] : x * x * num[1]) F(r_huber_grad, x * fmax(fmin(y, num[0]), -num[0]) * num[1])
+F(r_bce, x * -0.0 + y * log1p(exp(-x)) + (1 - y) * (x + log1p(exp(-x)))) F(r_bce_grad, x * ((1 - z) / (1 + exp(-y)) - z / (1 + exp(y))))
 F(r_leaky_grad, y > 0 ? x : x * num[0]) F(r_inside_grad, y > num[0] && y < num[1] ? x : 0)
 F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x * (y > 0 ? num[1] : num[0] * exp(y)))
 F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
@@ -188,7 +190,7 @@ static const Case cases[] = {
     {OP_exp, 1, r_exp, -110, 95, .51, {0}, 0, EDGES}, {OP_exp2, 1, r_exp2, -150, 129, .51, {0}, 0, EDGES}, {OP_expm1, 1, r_expm1, -2, 2, .51, {0}, 0, EDGES},
     {OP_log, 1, r_log, -.1, 30, .51, {0}, 0, EDGES}, {OP_log2, 1, r_log2, -.1, 30, .51, {0}, 0, EDGES}, {OP_log10, 1, r_log10, -.1, 30, .51, {0}, 0, EDGES},
     {OP_log1p, 1, r_log1p, -1.1, 3, .51, {0}, 0, EDGES}, {OP_sqrt, 1, r_sqrt, -.1, 30, .51, {0}, 0, EDGES}, {OP_rsqrt, 1, r_rsqrt, .001, 30, 1.6, {0}, 0, EDGES},
-    {OP_reciprocal, 1, r_reciprocal, -9, 9, .51, {0}, 0, EDGES}, {OP_sin, 1, r_sin, -9, 9, 1.1, {0}, 0, EDGES}, {OP_cos, 1, r_cos, -9, 9, 1.1, {0}, 0, EDGES},
+    {OP_reciprocal, 1, r_reciprocal, -9, 9, .51, {0}, 0, EDGES}, {OP_sin, 1, r_sin, -9, 9, .51, {0}, 0, EDGES}, {OP_cos, 1, r_cos, -9, 9, .51, {0}, 0, EDGES},
     {OP_tan, 1, r_tan, -1.5, 1.5, 1.5, {0}, 0, EDGES}, {OP_asin, 1, r_asin, -1, 1, 1.5, {0}, 0, EDGES}, {OP_acos, 1, r_acos, -1, 1, 1.5, {0}, 0, EDGES},
     {OP_atan, 1, r_atan, -9, 9, 1.5, {0}, 0, EDGES}, {OP_sinh, 1, r_sinh, -9, 9, 2, {0}, 0, EDGES}, {OP_cosh, 1, r_cosh, -9, 9, 2, {0}, 0, EDGES},
     {OP_tanh, 1, r_tanh, -12, 12, .51, {0}, 0, EDGES}, {OP_asinh, 1, r_asinh, -9, 9, 2, {0}, 0, EDGES}, {OP_acosh, 1, r_acosh, 1, 9, 2, {0}, 0, EDGES},
@@ -203,7 +205,7 @@ static const Case cases[] = {
     {OP_add, 2, r_add, -9, 9, .51, {1}, 1, EDGES}, {OP_sub, 2, r_sub, -9, 9, .51, {1}, 1, EDGES}, {OP_add, 2, r_add, 1, 9, 1.1, {.375}, 1, 0},
     {OP_rsub, 2, r_rsub, -9, 9, .51, {1}, 1, 0}, {OP_mul, 2, r_mul, -9, 9, .51, {0}, 0, EDGES}, {OP_div, 2, r_div, -9, 9, .51, {0}, 0, EDGES},
     {OP_remainder, 2, r_remainder, -9, 9, .51, {0}, 0, 0}, {OP_fmod, 2, r_fmod, -9, 9, .51, {0}, 0, EDGES}, {OP_pow, 2, r_pow, .1, 5, 1, {0}, 0, 0},
-    {OP_atan2, 2, r_atan2, -9, 9, 1.5, {0}, 0, EDGES}, {OP_hypot, 2, r_hypot, -9, 9, 1.1, {0}, 0, EDGES}, {OP_maximum, 2, r_maximum, -9, 9, 0, {0}, 0, EDGES},
+    {OP_atan2, 2, r_atan2, -9, 9, 1.5, {0}, 0, EDGES}, {OP_atan2, 2, r_atan2, -9, 9, .51, {0}, 0, 0}, {OP_hypot, 2, r_hypot, -9, 9, 1.1, {0}, 0, EDGES}, {OP_maximum, 2, r_maximum, -9, 9, 0, {0}, 0, EDGES},
     {OP_minimum, 2, r_minimum, -9, 9, 0, {0}, 0, EDGES}, {OP_fmax, 2, r_fmax, -9, 9, 0, {0}, 0, EDGES}, {OP_fmin, 2, r_fmin, -9, 9, 0, {0}, 0, EDGES},
     {OP_copysign, 2, r_copysign, -9, 9, 0, {0}, 0, EDGES}, {OP_eq, 2, r_eq, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_ne, 2, r_ne, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_lt, 2, r_lt, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_le, 2, r_le, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_gt, 2, r_gt, -2, 2, 0, {0}, 0, EDGES | TEST},
@@ -211,6 +213,9 @@ static const Case cases[] = {
     {OP_logical_xor, 2, r_xor, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_relu_grad, 2, r_relu_grad, -2, 2, 0, {0}, 0, 0}, {OP_tanh_grad, 2, r_tanh_grad, -.9, .9, 5, {0}, 0, 0},
     {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
+    {OP_sin, 1, r_sin, -99999, 99999, .51, {0}, 0, 0}, {OP_cos, 1, r_cos, -99999, 99999, .51, {0}, 0, 0}, {OP_sin, 1, r_sin, -3e5, 3e5, 1.1, {0}, 0, EDGES},
+    {OP_fmod, 2, r_fmod, -9e4, 9e4, 0, {0}, 0, 0}, {OP_huber_kernel, 1, r_huber, -9, 9, 1.51, {2, .25, 1}, 3, 0}, {OP_huber_grad, 2, r_huber_grad, -9, 9, 1.1, {2, .25}, 2, 0},
+    {OP_bce_logits_kernel, 2, r_bce, 0, 1, .51, {0}, 0, 0}, {OP_bce_logits_grad, 3, r_bce_grad, 3, 9, 12, {0}, 0, STEEP},
     {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
     {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, .51, {1.5, 2, 1}, 3, 0},
     {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},

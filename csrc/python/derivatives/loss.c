@@ -73,3 +73,33 @@ void d_bce(Back *b) {
     GRAD(0, mul(b, g, bce_slope(b)));
     GRAD(1, mul(b, g, sub(b, op1(b, OP_log1p, neg(b, IN(0))), op1(b, OP_log, IN(0)))));
 }
+
+/* The difference, cut at delta of either sign, times 2 near. */
+void d_huber_kernel(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(IN(0)), arg_float(-ARG(1).f), arg_float(ARG(1).f)};
+    arg[1].kind = arg[2].kind = ARG_NUMBER;
+    GRAD(0, mul(b, b->g, scale(b, op_args(b, OP_clamp, arg), 2.0 * ARG(2).f)));
+}
+
+void f_huber_kernel(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), arg_tensor(IN(0)), ARG(1), arg_float(2.0 * ARG(2).f)};
+    GRAD(0, op_args(b, OP_huber_grad, arg));
+}
+
+static void bce_logits_target(Back *b) { GRAD(1, neg(b, mul(b, b->g, IN(0)))); }
+
+/* (1 - t) s(x) - t s(-x): the difference s(x) - t would cancel for confident inputs. */
+void d_bce_logits_kernel(Back *b) {
+    if (NEED(0)) {
+        Tensor *x = wide(b, IN(0)), *t = wide(b, IN(1));
+        Tensor *up = mul(b, one_minus(b, t), op1(b, OP_sigmoid, x)), *down = mul(b, t, op1(b, OP_sigmoid, neg(b, x)));
+        b->grad[0] = mul(b, wide(b, b->g), sub(b, up, down));
+    }
+    bce_logits_target(b);
+}
+
+void f_bce_logits_kernel(Back *b) {
+    Arg arg[MAX_ARGS] = {arg_tensor(b->g), arg_tensor(IN(0)), arg_tensor(IN(1))};
+    GRAD(0, op_args(b, OP_bce_logits_grad, arg));
+    bce_logits_target(b);
+}
