@@ -245,7 +245,13 @@ def random_(input: Tensor, low: int | None = None, high: int | None = None, *, g
             last = 2 if input.dtype == _C.bool else int(_C.iinfo(input.dtype).max) + 1
     if first >= last:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}")
-    return input.copy_(_C.functions.randint(first, last, tuple(input.shape), generator=generator))
+    return input.copy_(_C.functions.randint(first, last, tuple(input.shape), dtype=input.dtype, generator=generator))
+
+
+@_names.method
+def where(input: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """``input`` where ``condition``, a bool tensor, is True, elsewhere ``other``, a tensor or a number; shapes broadcast."""
+    return _C.functions.where(condition, input, other)
 
 
 @_names.method

@@ -380,6 +380,7 @@ WITHOUT_EXAMPLE = {
     "uniform": "random, as bernoulli",
     "normal": "random, as bernoulli",
     "bernoulli_fill": "random, as bernoulli",
+    "bernoulli_each": "random, as bernoulli",
     "bernoulli_p": "random, as bernoulli",
     "exponential": "random, as bernoulli",
     **dict.fromkeys(

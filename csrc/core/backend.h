@@ -192,8 +192,8 @@ typedef struct Backend {
      * transposed it copies elements of any dtype. */
     Slot resample;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
-     * high), randperm, bernoulli (in[0] = probabilities), poisson (in[0] = rates) and dropout masks (uniform draws as bernoulli of keep): out[0] is filled in
-     * order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
+     * high), randperm, bernoulli (in[0] = probabilities; AMP_BAD_VALUE outside [0, 1]), poisson (in[0] = rates) and dropout masks
+     * (uniform draws as bernoulli of keep): out[0] is filled in order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
     Slot random;
 
     /* The element-wise part of one time step of a recurrent cell on `b` rows. num[0].i: RecurrentKind, num[1].i: 1 = gradients.

@@ -457,7 +457,7 @@ static void fill_randint(Generator *g, Walk *w, int64_t n, int dtype, int64_t lo
     for (int64_t i = 0; i < n; i++) put_int(dtype, walk_next(w), (int64_t)((uint64_t)low + amp_generator_below(g, range)));
 }
 
-/* One probability per element, compared in its own precision. */
+/* One probability per element, compared in its own precision; AMP_BAD_VALUE for one outside [0, 1]. */
 static Status fill_bernoulli(Generator *g, Walk *w, const View *out, const View *probability) {
     Walk p;
     int from = probability->dtype;
@@ -465,6 +465,7 @@ static Status fill_bernoulli(Generator *g, Walk *w, const View *out, const View 
     walk_start(&p, probability, out);
     for (int64_t i = 0; i < out->numel; i++) {
         double limit = get_real_at(from, walk_next(&p));
+        if (!(limit >= 0.0 && limit <= 1.0)) return AMP_BAD_VALUE;
         bool one = from == AMP_FLOAT64 ? amp_generator_uniform53(g) < limit : (double)amp_generator_uniform24(g) < limit;
         put_int(out->dtype, walk_next(w), one);
     }

@@ -5,7 +5,7 @@
  *     e5m2 e4m3 f16 bf16 -> FLOAT32 \
  *                           FLOAT64  -> any
  *     bool u8 i8 i16 i32 -> INT64   /
- *     c64                -> COMPLEX128 -> c64, or the real part as FLOAT64 -> any
+ *     c64                -> COMPLEX128 -> c64, bool (either part), or the real part as FLOAT64 -> any
  */
 #include "cast.h"
 #include "../core/numeric.h"
@@ -86,6 +86,10 @@ static void c128_f64(const char *src, char *dst, int64_t n) {
     F64 *d = (F64 *)(void *)dst;
     for (int64_t i = 0; i < n; i++) d[i] = s[2 * i];
 }
+static void c128_bool(const char *src, char *dst, int64_t n) {
+    const F64 *s = (const F64 *)(const void *)src;
+    for (int64_t i = 0; i < n; i++) dst[i] = s[2 * i] != 0 || s[2 * i + 1] != 0;
+}
 
 /* clang-format off */
 /* One-step conversions; what is missing goes through the hub of the source. */
@@ -109,7 +113,7 @@ static const CastFn direct[AMP_DTYPE_COUNT][AMP_DTYPE_COUNT] = {
     [AMP_BCOMPLEX32] = {[AMP_COMPLEX128] = bc32_c128},
     [AMP_COMPLEX32] = {[AMP_COMPLEX128] = c32_c128},
     [AMP_COMPLEX64] = {[AMP_COMPLEX128] = c64_c128},
-    [AMP_COMPLEX128] = {[AMP_BCOMPLEX32] = c128_bc32, [AMP_COMPLEX32] = c128_c32, [AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
+    [AMP_COMPLEX128] = {[AMP_BOOL] = c128_bool, [AMP_BCOMPLEX32] = c128_bc32, [AMP_COMPLEX32] = c128_c32, [AMP_COMPLEX64] = c128_c64, [AMP_FLOAT64] = c128_f64},
 };
 /* clang-format on */
 

@@ -32,7 +32,9 @@ int raw_copy(View *dst, const View *src);
 int raw_fill(Tensor *t, Number value);
 /* RuntimeError, -1, for a number that a fill of this dtype refuses. */
 int check_number(const Number *n, int dtype);
-int check_value(const Tensor *value, int dtype); /* the same for a 0-dim tensor in a number's place */
+int check_bound(const Number *n, int dtype, bool is_min); /* the same for a bound of clamp */
+int fill_number(Tensor *t, const Number *n);              /* check_number, then raw_fill: for numbers that users give */
+int check_value(const Tensor *value, int dtype);          /* the same for a 0-dim tensor in a number's place */
 Number number_int(int64_t i);
 Number number_float(double f);
 

@@ -60,6 +60,13 @@ int run_FACTORY(OpCall *c) {
     return finish(c, t);
 }
 
+static void integer_range(int dtype, int64_t *low, int64_t *high) {
+    int bits = 8 * (int)amp_itemsize(dtype);
+    bool is_signed = dtype != AMP_UINT8 && dtype != AMP_BOOL;
+    *high = dtype == AMP_BOOL ? 1 : dtype == AMP_UINT8 ? UINT8_MAX : (int64_t)(UINT64_MAX >> (65 - bits));
+    *low = is_signed ? -*high - 1 : 0;
+}
+
 /* Integers and fp32 refuse what they cannot hold; 16-bit and fp8 formats round (to inf where they have one), and bool takes all. uint8
  * takes negative integers down to -255 and wraps them, as PyTorch does. */
 static bool number_fits(const Number *n, int dtype) {
@@ -75,25 +82,63 @@ static bool number_fits(const Number *n, int dtype) {
     if (!amp_is_integral(dtype)) {
         return true;
     }
-    int bits = 8 * (int)amp_itemsize(dtype);
-    int64_t high = dtype == AMP_UINT8 ? UINT8_MAX : (int64_t)(UINT64_MAX >> (65 - bits));
-    int64_t low = dtype == AMP_UINT8 ? -UINT8_MAX : -high - 1;
+    int64_t low, high;
+    integer_range(dtype, &low, &high);
     if (n->kind == NUMBER_INT || n->kind == NUMBER_BOOL) {
-        return n->i >= low && n->i <= high;
+        return n->i >= (dtype == AMP_UINT8 ? -high : low) && n->i <= high;
     }
-    return n->f >= (dtype == AMP_UINT8 ? 0.0 : (double)low) && n->f < (double)high + 1.0; /* false for NaN; bounds are exact */
+    return n->f >= (double)low && n->f < (double)high + 1.0; /* false for NaN; bounds are exact */
 }
 
-int check_number(const Number *n, int dtype) {
-    if (number_fits(n, dtype)) {
-        return 0;
-    }
-    PyObject *shown = n->kind == NUMBER_INT       ? PyLong_FromLongLong(n->i)
-                      : n->kind == NUMBER_COMPLEX ? PyComplex_FromDoubles(n->f, n->imag)
-                                                  : PyFloat_FromDouble(n->f);
+static PyObject *number_object(const Number *n) {
+    return n->kind == NUMBER_INT       ? PyLong_FromLongLong(n->i)
+           : n->kind == NUMBER_COMPLEX ? PyComplex_FromDoubles(n->f, n->imag)
+                                       : PyFloat_FromDouble(n->f);
+}
+
+static int number_refused(const Number *n, int dtype) {
+    PyObject *shown = number_object(n);
     PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow: %S", amp_dtype_info[dtype].name,
                  shown ? shown : Py_None);
     Py_XDECREF(shown);
+    return -1;
+}
+
+int check_number(const Number *n, int dtype) { return number_fits(n, dtype) ? 0 : number_refused(n, dtype); }
+
+/* A bound of clamp beyond what the dtype holds is as good as none on its own side (max above all), and wrong on the other. */
+int check_bound(const Number *n, int dtype, bool is_min) {
+    int64_t low, high;
+    if (!amp_is_integral(dtype) || n->kind == NUMBER_FLOAT) {
+        bool narrow = amp_is_16bit(dtype) && isfinite(n->f) && fabs(n->f) > (dtype == AMP_FLOAT16 ? 65504.0 : 0x1.fep127);
+        return narrow ? number_refused(n, dtype) : check_number(n, dtype);
+    }
+    integer_range(dtype, &low, &high);
+    if (is_min ? n->i <= high : n->i >= low) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "Clamp %s value %lld is outside the representable range of %s: [%lld, %lld]",
+                 is_min ? "min" : "max", (long long)n->i, amp_dtype_info[dtype].name, (long long)low, (long long)high);
+    return -1;
+}
+
+int fill_number(Tensor *t, const Number *n) { return check_number(n, t->v.dtype) < 0 ? -1 : raw_fill(t, *n); }
+
+/* Draws from [low, high) are values of the dtype. */
+static int check_draws(int64_t low, int64_t high, int dtype) {
+    int64_t least = INT64_MIN, most = INT64_MAX;
+    if (amp_is_integral(dtype)) {
+        integer_range(dtype, &least, &most);
+    } else if (dtype == AMP_FLOAT16) {
+        most = 65504;
+        least = -most;
+    }
+    if (low >= least && low <= most && high - 1 <= most) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError, "%s is out of bounds for %s: draws from [%lld, %lld) need [%lld, %lld]",
+                 low < least || low > most ? "from" : "to - 1", amp_dtype_info[dtype].name, (long long)low, (long long)high,
+                 (long long)least, (long long)most);
     return -1;
 }
 
@@ -110,7 +155,7 @@ int check_value(const Tensor *value, int dtype) {
 
 int run_FULL(OpCall *c) {
     Tensor *t = make(c, &c->arg[0], number_default_dtype(&c->arg[1].num), AMP_CPU);
-    return t && check_number(&c->arg[1].num, t->v.dtype) == 0 && raw_fill(t, c->arg[1].num) == 0 ? finish(c, t) : -1;
+    return t && fill_number(t, &c->arg[1].num) == 0 ? finish(c, t) : -1;
 }
 
 static Generator *generator(const OpCall *c) {
@@ -168,7 +213,7 @@ int run_RANDINT(OpCall *c) {
         return -1;
     }
     Tensor *t = make(c, &c->arg[both ? 2 : 1], AMP_INT64, AMP_CPU);
-    if (!t) {
+    if (!t || check_draws(low, high, t->v.dtype) < 0) {
         return -1;
     }
     Number num[2] = {number_int(low), number_int(high)};
@@ -241,7 +286,10 @@ int run_LINSPACE(OpCall *c) {
     Arg size = arg_ints(&n, 1);
     Tensor *t = make(c, &size, amp_state.default_dtype, AMP_CPU);
     Number num[2] = {c->arg[0].num, c->arg[1].num};
-    return t && arrange(t, OP_linspace, 2, num) == 0 ? finish(c, t) : -1;
+    return t && check_number(&num[0], t->v.dtype) == 0 && check_number(&num[1], t->v.dtype) == 0 &&
+                   arrange(t, OP_linspace, 2, num) == 0
+               ? finish(c, t)
+               : -1;
 }
 
 int run_EYE(OpCall *c) {
@@ -266,7 +314,7 @@ int run_LIKE(OpCall *c) {
     switch (c->row->op) {
     case OP_zeros_like:
     case OP_ones_like: failed = raw_fill(t, number_int(c->row->op == OP_ones_like)); break;
-    case OP_full_like: failed = raw_fill(t, c->arg[1].num); break;
+    case OP_full_like: failed = fill_number(t, &c->arg[1].num); break;
     case OP_rand_like:
     case OP_randn_like:
         failed = need_floating(c, dtype) < 0 ? -1
@@ -282,8 +330,8 @@ int run_NEW(OpCall *c) {
     if (!t) {
         return -1;
     }
-    if (c->row->op != OP_new_empty &&
-        raw_fill(t, c->row->op == OP_new_full ? c->arg[2].num : number_int(c->row->op == OP_new_ones)) < 0) {
+    Number value = c->row->op == OP_new_full ? c->arg[2].num : number_int(c->row->op == OP_new_ones);
+    if (c->row->op != OP_new_empty && fill_number(t, &value) < 0) {
         return -1;
     }
     return finish(c, t);
@@ -337,17 +385,54 @@ int run_BERNOULLI_P(OpCall *c) {
     return out ? draw(c, OP_bernoulli_fill, out, NULL, 1, &p) : -1;
 }
 
+/* Draws that depend on the elements of `in`, one for one. */
+static int draw_each(const OpCall *c, OpId op, Tensor *t, const Tensor *in) {
+    int failed = draw(c, op, t, in, 0, &(Number){0});
+    if (failed && PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        op == OP_poisson ? "invalid Poisson rate, expected rate to be non-negative and finite"
+                                         : "Expected p_in >= 0 && p_in <= 1 to be true: a probability lies outside [0, 1]");
+    }
+    return failed;
+}
+
 int run_BERNOULLI(OpCall *c) {
     Tensor *in = c->arg[0].t;
     if (need_floating(c, in->v.dtype) < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    int failed = out ? draw(c, (OpId)c->row->op, out, in, 0, &(Number){0}) : -1;
-    if (failed && c->row->op == OP_poisson && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-        PyErr_SetString(PyExc_RuntimeError, "invalid Poisson rate, expected rate to be non-negative and finite");
+    return out ? draw_each(c, (OpId)c->row->op, out, in) : -1;
+}
+
+/* bernoulli_(p): a probability for every element of the target, to whose shape p expands. */
+int run_BERNOULLI_EACH(OpCall *c) {
+    Tensor *t = c->out, *p = c->arg[1].t;
+    if (p->flags & TENSOR_WRAPPED) { /* a number is the other overload's */
+        Arg arg[MAX_ARGS] = {c->arg[0], {.kind = ARG_FLOAT}, c->arg[2]};
+        Tensor *wide = raw_cast(p, AMP_FLOAT64);
+        if (!wide) {
+            return -1;
+        }
+        memcpy(&arg[1].f, wide->v.data, sizeof arg[1].f);
+        Py_DECREF(wide);
+        arg[1].num = number_float(arg[1].f);
+        return result_set(c, (Tensor *)run_op(&amp_rows[OP_bernoulli_fill], arg, true));
     }
-    return failed;
+    if (!amp_is_floating(p->v.dtype)) {
+        PyErr_Format(PyExc_NotImplementedError, "\"bernoulli\" not implemented for '%s': probabilities have a floating dtype",
+                     amp_dtype_info[p->v.dtype].name);
+        return -1;
+    }
+    if (amp_has_internal_overlap(&t->v)) {
+        return amp_raise(AMP_OVERLAP, c->row->name);
+    }
+    Tensor *own = p->st == t->st ? call_clone(p) : (Tensor *)Py_NewRef(p); /* the target is written while p is read */
+    Tensor *each = own ? call_expand(own, t->v.ndim, t->v.shape) : NULL;
+    int failed = each ? draw_each(c, OP_bernoulli, t, each) : -1;
+    Py_XDECREF(each);
+    Py_XDECREF(own);
+    return failed < 0 ? -1 : result_set(c, (Tensor *)Py_NewRef(t));
 }
 
 /* input * mask / (1 - p), the mask drawn as bernoulli of keep. */

@@ -523,14 +523,16 @@ int run_LOGSUMEXP(OpCall *c) {
     }
     Back frame, *b = &frame;
     frame_begin(b);
-    if (!amp_is_floating(x->v.dtype)) {
+    if (amp_is_integral(x->v.dtype)) {
         x = cast(b, x, amp_state.default_dtype);
     }
     Tensor *sum, *m = NULL;
     if (x && x->v.numel == 0) {
         sum = sum_dims(b, op1(b, OP_exp, x), dims, true);
     } else {
-        Arg arg[MAX_ARGS] = {arg_tensor(op1(b, OP_detach, x)), c->arg[1], arg_bool(true)};
+        Tensor *size = op1(b, OP_detach, x); /* what exp must not overflow at: of complex numbers the real part */
+        size = x && amp_is_complex(x->v.dtype) ? cast(b, size, amp_real_of(x->v.dtype)) : size;
+        Arg arg[MAX_ARGS] = {arg_tensor(size), c->arg[1], arg_bool(true)};
         m = op_args(b, OP_amax, arg);
         m = zero_where(b, m, op1(b, OP_isinf, m));
         sum = sum_dims(b, op1(b, OP_exp, sub(b, x, m)), dims, true);

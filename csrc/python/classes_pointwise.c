@@ -24,8 +24,9 @@ static bool wrapped_number(const Tensor *t, Number *n) {
     return true;
 }
 
-/* The op's numbers in signature order; optional ones may be absent. */
-static void fill_numbers(const OpCall *c, Call *call) {
+/* The op's numbers in signature order; optional ones may be absent. RuntimeError, -1, for one that `dtype`, which is computed in,
+ * does not hold. */
+static int fill_numbers(const OpCall *c, Call *call, int dtype) {
     for (int i = 0; i < c->row->nnumbers; i++) {
         const Arg *a = &c->arg[c->row->number[i]];
         Number *n = &call->num[call->nnum++];
@@ -33,10 +34,14 @@ static void fill_numbers(const OpCall *c, Call *call) {
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
             *n = number_int(!strcmp(a->s, "tanh"));
         }
+        if (a->kind == ARG_NUMBER && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, dtype)) < 0) {
+            return -1;
+        }
     }
     if (c->row->op == OP_pow) {
         call->nnum = (uint8_t)wrapped_number(c->arg[1].t, &call->num[0]);
     }
+    return 0;
 }
 
 static int bool_refused(const OpCall *c, const char *cure) {
@@ -134,8 +139,10 @@ int run_UNARY(OpCall *c) {
     call.nin = call.nout = 1;
     call.in[0] = &x->v;
     call.out[0] = &out->v;
-    fill_numbers(c, &call);
-    int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, unary), &call, out->v.numel * 16, c->row->name);
+    int failed = fill_numbers(c, &call, compute);
+    if (!failed) {
+        failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, unary), &call, out->v.numel * 16, c->row->name);
+    }
     Py_DECREF(x);
     return failed;
 }
@@ -212,7 +219,7 @@ static bool is_plain(const OpCall *c, int n, Tensor *const *t, const int *dtype)
     return !c->out;
 }
 
-static int run_plain(OpCall *c, int n, Tensor *const *t, int out_dtype, int device, Slot slot) {
+static int run_plain(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, int device, Slot slot) {
     Tensor *out = result_new(c, 0, t[0]->v.ndim, t[0]->v.shape, out_dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;
@@ -225,8 +232,7 @@ static int run_plain(OpCall *c, int n, Tensor *const *t, int out_dtype, int devi
     for (int i = 0; i < n; i++) {
         call.in[i] = &t[i]->v;
     }
-    fill_numbers(c, &call);
-    return run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
+    return fill_numbers(c, &call, dtype[0]) < 0 ? -1 : run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
 }
 
 /* Broadcasts, casts and calls: dtype[i] is what operand i is computed in, out_dtype the result's. */
@@ -236,7 +242,7 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     View view[3];
     int failed = -1;
     if (is_plain(c, n, t, dtype)) {
-        return run_plain(c, n, t, out_dtype, device, slot);
+        return run_plain(c, n, t, dtype, out_dtype, device, slot);
     }
     int ndim = broadcast_all(c, n, t, shape);
     if (ndim < 0) {
@@ -268,8 +274,7 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
             call.in[i] = &view[i];
         }
     }
-    fill_numbers(c, &call);
-    failed = run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
+    failed = fill_numbers(c, &call, dtype[0]) < 0 ? -1 : run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
 done:
     for (int i = 0; i < n; i++) {
         Py_XDECREF(x[i]);
@@ -284,13 +289,23 @@ static bool is_bitwise(int op) {
 
 static int binary_dtype_checks(const OpCall *c, int common) {
     int op = c->row->op;
-    Tensor *exponent = c->arg[1].t;
-    if (op == OP_pow && amp_is_integral(common) && exponent->flags & TENSOR_WRAPPED && exponent->v.dtype == AMP_INT64) {
+    const Tensor *other = c->arg[1].t;
+    if (op == OP_pow && amp_is_integral(common) && other->flags & TENSOR_WRAPPED && other->v.dtype == AMP_INT64) {
         int64_t value;
-        memcpy(&value, exponent->v.data, sizeof value);
+        memcpy(&value, other->v.data, sizeof value);
         if (value < 0) {
             return amp_raise(AMP_NEGATIVE_POWER, c->row->name);
         }
+        if (check_value(other, common) < 0) {
+            return -1;
+        }
+    }
+    if ((op == OP_max_other || op == OP_min_other) && other->flags & TENSOR_WRAPPED) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "%s() received an invalid combination of arguments: `other` must be a tensor; with a dimension out= takes two",
+            c->row->name);
+        return -1;
     }
     if ((op == OP_sub || op == OP_rsub) && (c->arg[0].t->v.dtype == AMP_BOOL || c->arg[1].t->v.dtype == AMP_BOOL)) {
         PyErr_SetString(
@@ -390,7 +405,11 @@ int run_TERNARY(OpCall *c) {
             return -1;
         }
         int common = promote_tensors(2, t + 1);
-
+        for (int i = 1; i < 3; i++) {
+            if (t[i]->flags & TENSOR_WRAPPED && check_value(t[i], common) < 0) {
+                return -1;
+            }
+        }
         Tensor *wide[3] = {t[0], NULL, NULL};
         int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
         wide[1] = raw_cast(t[1], common);

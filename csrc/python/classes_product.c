@@ -224,6 +224,9 @@ int run_ADDMM(OpCall *c) {
         }
         return -1;
     }
+    if (check_number(&c->arg[3].num, a->v.dtype) < 0 || check_number(&c->arg[4].num, a->v.dtype) < 0) {
+        return -1;
+    }
     Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);
     if (!out) {
         return -1;

@@ -194,8 +194,11 @@ int run_VAR(OpCall *c) {
     Tensor *in = c->arg[0].t;
     Reduction r;
     if (!amp_is_floating(in->v.dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "std and var only support floating point and complex dtypes, not %s",
-                     amp_dtype_info[in->v.dtype].name);
+        PyErr_Format(PyExc_NotImplementedError,
+                     amp_is_complex(in->v.dtype)
+                         ? "%s of %s is not supported: var(x.real) + var(x.imag) is the variance, std its square root"
+                         : "std and var only support floating point and complex dtypes: %s of %s, convert it",
+                     c->row->name, amp_dtype_info[in->v.dtype].name);
         return -1;
     }
     if (plan_reduction(c, in, &r) < 0) {

@@ -273,7 +273,7 @@ int run_CONSTANT_PAD(OpCall *c) {
         part[d] += cut;
     }
     Tensor *out = result_new(c, 0, nd, shape, in->v.dtype, in->v.device, ALIAS_NEVER);
-    if (!out || raw_fill(out, c->arg[2].num) < 0) {
+    if (!out || fill_number(out, &c->arg[2].num) < 0) {
         return -1;
     }
     for (int d = 0; d < nd; d++) {

@@ -148,7 +148,7 @@ int run_INDEX_WRITE(OpCall *c) {
         Call call = {.op = OP_mul, .nin = 2, .nout = 1, .in = {&source->v, NULL}};
         int64_t strides[AMP_MAX_DIMS];
         Tensor *alpha = tensor_new(0, NULL, source->v.dtype, source->v.device);
-        scaled = alpha && raw_fill(alpha, c->arg[4].num) == 0
+        scaled = alpha && fill_number(alpha, &c->arg[4].num) == 0
                      ? tensor_new(source->v.ndim, source->v.shape, source->v.dtype, source->v.device)
                      : NULL;
         if (scaled) {
@@ -305,14 +305,12 @@ done:
 int run_SCATTER(OpCall *c) {
     Tensor *in = c->arg[0].t, *src = c->row->op == OP_scatter_value ? NULL : c->arg[3].t;
     int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
-    Tensor *index = dim < 0 || (!src && check_number(&c->arg[3].num, in->v.dtype) < 0)
-                        ? NULL
-                        : scatter_index(c, in, c->arg[2].t, src, dim);
+    Tensor *index = dim < 0 ? NULL : scatter_index(c, in, c->arg[2].t, src, dim);
     if (!index) {
         return -1;
     }
     Tensor *from = src ? (Tensor *)Py_NewRef(src) : tensor_new(0, NULL, in->v.dtype, in->v.device);
-    if (from && (src || raw_fill(from, c->arg[3].num) == 0)) {
+    if (from && (src || fill_number(from, &c->arg[3].num) == 0)) {
         Tensor *out = copied_input(c, in);
         failed = out ? gather_slot(c, &out->v, &index->v, &from->v, dim, 0) : -1;
     }

@@ -224,10 +224,11 @@ int run_AS_STRIDED(OpCall *c) {
                         "as_strided: Storage size calculation overflowed: the sizes and strides reach beyond 63 bits");
         return -1;
     }
-    if (offset < 0 || (!empty && (last + 1) * item > (int64_t)t->st->nbytes)) {
+    int64_t needed = empty ? 0 : (last + 1) * item;
+    if (offset < 0 || needed > (int64_t)t->st->nbytes) {
         PyErr_Format(PyExc_RuntimeError,
                      "setStorage: the sizes, strides and storage offset %lld require a storage of %lld bytes, it has %zu",
-                     (long long)offset, (long long)((last + 1) * item), t->st->nbytes);
+                     (long long)offset, (long long)needed, t->st->nbytes);
         return -1;
     }
     return view_result(c, n, c->arg[1].ints, c->arg[2].ints, offset - (t->v.data - t->st->data) / item);

@@ -15,6 +15,7 @@ typedef struct Selection {
     int nindex;
     bool split; /* None, an integer or a slice stood between index tensors */
     bool basic; /* only a view */
+    bool whole; /* asked for: 0-dim index tensors select by the index slot like others, the view keeps the tensor's dimensions */
 } Selection;
 
 static void selection_done(Selection *s) {
@@ -155,7 +156,7 @@ static int consumes(PyObject *o) {
 }
 
 static int take_item(Selection *s, PyObject *o, int *dim) {
-    if (is_integer(o) || is_scalar_index(o)) {
+    if (is_integer(o) || (!s->whole && is_scalar_index(o))) {
         PyObject *index = PyNumber_Index(o);
         int64_t i = index ? PyLong_AsLongLong(index) : -1;
         Py_XDECREF(index);
@@ -217,10 +218,11 @@ static bool stands_for_tuple(PyObject *key) {
 
 /* In place through s->view. Integers between index tensors become views first, which keeps PyTorch's placement rule for all but that
  * corner: `split` is set where something stood between two index tensors. */
-static int select_key(Tensor *t, PyObject *key, Selection *s) {
+static int select_key(Tensor *t, PyObject *key, bool whole, Selection *s) {
     PyObject *const *items = &key;
     Py_ssize_t n = 1;
     memset(s, 0, sizeof *s);
+    s->whole = whole;
     s->view = (Tensor *)Py_NewRef(t);
     if (PyTuple_Check(key) || stands_for_tuple(key)) {
         items = PySequence_Fast_ITEMS(key);
@@ -305,7 +307,7 @@ static int gather_indices(Selection *s, Tensor **list, int *n, int *first, bool 
 PyObject *tensor_getitem(PyObject *self, PyObject *key) {
     Selection s;
     PyObject *result = NULL;
-    if (select_key((Tensor *)self, key, &s) < 0) {
+    if (select_key((Tensor *)self, key, false, &s) < 0) {
         goto done;
     }
     if (s.basic) {
@@ -372,7 +374,7 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
-    if (select_key((Tensor *)self, key, &s) < 0 || !(raw = value_tensor((Tensor *)self, value))) {
+    if (select_key((Tensor *)self, key, false, &s) < 0 || !(raw = value_tensor((Tensor *)self, value))) {
         goto done;
     }
     if (s.basic) {
@@ -386,7 +388,14 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
     if (gather_indices(&s, list, &n, &first, &adjacent) < 0) {
         goto done;
     }
-    fit = call_cast(raw, s.view->v.dtype);
+    int batch = 0;
+    for (int i = 0; i < n; i++) {
+        batch = list[i]->v.ndim > batch ? list[i]->v.ndim : batch;
+    }
+    fit = fit_value(raw, s.view->v.ndim - n + batch);
+    if (fit) {
+        Py_SETREF(fit, call_cast(fit, s.view->v.dtype));
+    }
     if (!fit) {
         goto done;
     }
@@ -445,7 +454,13 @@ PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, 
     int n, first;
     bool adjacent;
     PyObject *result = NULL, *key = key_of_indices(indices);
-    if (!key || select_key((Tensor *)self, key, &s) < 0) {
+    if (!key || select_key((Tensor *)self, key, true, &s) < 0) {
+        goto done;
+    }
+    if (!inplace && s.view->v.ndim != ((Tensor *)self)->v.ndim) { /* a 0-dim mask: its view is no result */
+        PyObject *copy = (PyObject *)call_clone((Tensor *)self);
+        result = copy ? tensor_index_put(copy, indices, values, accumulate, true) : NULL;
+        Py_XDECREF(copy);
         goto done;
     }
     if (s.basic) {

@@ -33,7 +33,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     that do not exist.
     """
     if mode == "constant":
-        return _C.functions.constant_pad_nd(input, pad, 0 if value is None else value)
+        return _C.functions.constant_pad_nd(input, pad, 0 if value is None else float(value))
     if isinstance(pad, int):
         raise TypeError("pad(): argument 'pad' (position 2) must be tuple of ints, not int")
     if len(pad) % 2:

@@ -118,7 +118,7 @@ void f_clamp(Back *b) {
 
 void f_softplus(Back *b) { fast_numbers(b, OP_softplus_grad, ARG(1), ARG(2), (Arg){0}); }
 
-void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).f))); }
+void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).num.f))); }
 
 /* NaN counts as small, as in d_hardtanh. */
 static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1k(b, OP_gt, op1(b, OP_abs, IN(0)), ARG(1).f)))); }

@@ -1,0 +1,189 @@
+"""Faults that were found in how numbers, indices and probabilities enter tensors, one test each."""
+
+import cmath
+
+import numpy as np
+import pytest
+from golden_tools import torch
+
+F = torch.nn.functional
+NAN = float("nan")
+INF = float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_a_complex_number_is_true_if_either_part_is_not_zero(dtype):
+    z = torch.tensor([1j, 0, 2, complex(0, NAN)], dtype=torch.complex128).to(dtype)
+    truth = [True, False, True, True]
+    assert z.bool().tolist() == z.to(torch.bool).tolist() == truth
+    assert z[::2].bool().tolist() == [True, True]
+    assert torch.zeros(4, dtype=torch.bool).copy_(z).tolist() == truth
+    assert z.nonzero().tolist() == torch.argwhere(z).tolist() == [[0], [2], [3]]
+    assert torch.where(z)[0].tolist() == [0, 2, 3]
+    assert z.any() and not z.all() and torch.count_nonzero(z) == 3
+
+
+def test_an_imaginary_number_fills_bools_with_true():
+    mask = torch.tensor([True, False])
+    empty = torch.zeros(2, dtype=torch.bool)
+    assert empty.clone().fill_(1j).tolist() == empty.clone().fill_(torch.tensor(1j)).tolist() == [True, True]
+    assert empty.masked_fill(mask, 1j).tolist() == empty.masked_fill(mask, torch.tensor(1j)).tolist() == [True, False]
+    assert torch.full((1,), 1j, dtype=torch.bool).item() and torch.full_like(empty, 1j).all()
+
+
+I8 = torch.tensor([1, -2, 100], dtype=torch.int8)
+U8 = torch.tensor([1, 2, 250], dtype=torch.uint8)
+MASK = torch.tensor([True, False, True])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: I8.clamp(min=200),
+        lambda: I8.clamp(max=-129),
+        lambda: I8.clone().clamp_(min=128),
+        lambda: U8.clamp(max=-1),
+        lambda: I8.half().clamp(max=1e6),
+        lambda: torch.where(MASK, I8, 300),
+        lambda: torch.where(MASK, -129, I8),
+        lambda: I8.where(MASK, 300),
+        lambda: torch.full_like(I8, 300),
+        lambda: torch.full_like(I8, -300, dtype=torch.uint8),
+        lambda: I8.new_full((2,), 128),
+        lambda: F.pad(U8, (1, 1), value=300),
+        lambda: F.pad(U8, (1, 1), value=-1),
+        lambda: torch.constant_pad_nd(U8, (1, 1), 300),
+        lambda: F.threshold(U8, 1, 300),
+        lambda: F.threshold(I8, 300, 1),
+        lambda: I8**300,
+        lambda: torch.add(I8, I8, alpha=300),
+        lambda: torch.addcmul(I8, I8, I8, value=300),
+        lambda: torch.index_add(I8, 0, torch.tensor([0]), I8[:1], alpha=300),
+        lambda: torch.addmm(I8.reshape(1, 3), I8[:1].reshape(1, 1), I8.reshape(1, 3), alpha=300),
+        lambda: torch.linspace(0, 300, 3, dtype=torch.int8),
+    ],
+)
+def test_numbers_that_a_dtype_does_not_hold_are_refused(call):
+    with pytest.raises(RuntimeError, match="without overflow|outside the representable range"):
+        call()
+
+
+def test_numbers_that_a_dtype_holds_after_all():
+    assert I8.clamp(max=200).tolist() == I8.clamp(min=-200).tolist() == I8.tolist()
+    assert U8.clamp(min=-1).tolist() == U8.tolist()
+    assert I8.clamp(-128, 127).tolist() == I8.tolist()
+    assert torch.where(MASK, I8, torch.tensor(300, dtype=torch.int16)).dtype == torch.int8
+    assert torch.full_like(U8, -1).tolist() == [255] * 3
+    assert torch.constant_pad_nd(U8, (1, 0), -1).tolist() == [255, 1, 2, 250]
+    assert F.threshold(U8, 1, 7).tolist() == [7, 2, 250]
+    assert torch.full_like(I8, 300, dtype=torch.bool).all()
+    assert (I8 + 300).tolist() == [45, 42, -112]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.empty(3, dtype=torch.uint8).random_(0, 300),
+        lambda: torch.empty(3, dtype=torch.uint8).random_(-1, 3),
+        lambda: torch.randint(0, 300, (3,), dtype=torch.uint8),
+        lambda: torch.randint_like(U8, 257),
+        lambda: torch.randint(-129, 3, (3,), dtype=torch.int8),
+        lambda: torch.empty(3, dtype=torch.bool).random_(0, 3),
+        lambda: torch.empty(3, dtype=torch.float16).random_(0, 65506),
+        lambda: torch.randint(0, 2**31 + 1, (3,), dtype=torch.int32),
+    ],
+)
+def test_draws_that_a_dtype_does_not_hold_are_refused(call):
+    with pytest.raises(RuntimeError, match="is out of bounds for"):
+        call()
+
+
+def test_draws_up_to_the_last_value_of_a_dtype():
+    assert torch.randint(255, 256, (2,), dtype=torch.uint8).tolist() == [255, 255]
+    assert torch.randint(-128, -127, (2,), dtype=torch.int8).tolist() == [-128, -128]
+    assert torch.empty(2, dtype=torch.bool).random_(1, 2).tolist() == [True, True]
+    assert torch.empty(2, dtype=torch.float16).random_(65504, 65505).tolist() == [65504.0, 65504.0]
+
+
+def test_the_method_where_keeps_the_tensor():
+    assert I8.where(MASK, I8 * 0).tolist() == [1, 0, 100]
+    assert I8.where(MASK, 3).tolist() == [1, 3, 100]
+    x = torch.ones(3, requires_grad=True)
+    x.where(MASK, torch.zeros(3)).sum().backward()
+    assert x.grad.tolist() == [1, 0, 1]
+
+
+def test_index_put_by_numbers_of_no_dimension():
+    x = torch.arange(9.0).reshape(3, 3)
+    assert x.index_put((torch.tensor(1),), torch.tensor(7.0)).tolist() == [[0, 1, 2], [7, 7, 7], [6, 7, 8]]
+    y = x.clone()
+    assert y.index_put_((torch.tensor(1), torch.tensor(2)), torch.tensor(7.0)) is y
+    assert y.tolist() == [[0, 1, 2], [3, 4, 7], [6, 7, 8]]
+    y.index_put_((torch.tensor(1), torch.tensor(2)), torch.tensor(2.0), accumulate=True)
+    assert y[1].tolist() == [3, 4, 9]
+    mixed = x.index_put((torch.tensor(1), torch.tensor([0, 2])), torch.tensor([7.0, 8.0]))
+    assert mixed.tolist() == [[0, 1, 2], [7, 4, 8], [6, 7, 8]]
+    masked = x.index_put((torch.tensor(True),), torch.tensor(5.0))
+    assert masked.shape == x.shape and (masked == 5).all()
+    with pytest.raises(IndexError):
+        x.index_put((torch.tensor(-4),), torch.tensor(7.0))
+    leaf, values = x.clone().requires_grad_(), torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (leaf.index_put((torch.tensor(1),), values) * x).sum().backward()
+    assert leaf.grad.tolist() == [[0, 1, 2], [0, 0, 0], [6, 7, 8]] and values.grad.tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 1, 1, 1), (1, 2, 3, 3), (3,)])
+def test_values_of_an_indexed_assignment_may_have_leading_ones(shape):
+    x = torch.zeros(3, 3, 3)
+    x[torch.tensor([0, 2])] = torch.ones(shape)
+    assert x.sum(dim=(1, 2)).tolist() == [9, 0, 9]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[torch.tensor([0, 2])] = torch.ones(2, 1, 3, 3)
+
+
+def test_bernoulli_takes_a_probability_per_element():
+    p = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    assert torch.full((2, 4), 7.0).bernoulli_(p).tolist() == [[0, 1, 1, 0]] * 2
+    assert torch.zeros(4, dtype=torch.int64).bernoulli_(p=p.double()).tolist() == [0, 1, 1, 0]
+    assert p.bernoulli_(p).tolist() == [0, 1, 1, 0]
+    torch.manual_seed(0)
+    drawn = torch.zeros(8).bernoulli_(torch.full((8,), 0.5))
+    torch.manual_seed(0)
+    assert drawn.tolist() == torch.bernoulli(torch.full((8,), 0.5)).tolist()
+    assert torch.zeros(3).bernoulli_(1).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("p", [1.5, -0.1, NAN])
+def test_probabilities_outside_0_to_1_are_refused(p):
+    for call in (
+        lambda: torch.bernoulli(torch.tensor([0.5, p])),
+        lambda: torch.zeros(2).bernoulli_(torch.tensor([0.5, p])),
+        lambda: torch.zeros(2).bernoulli_(torch.tensor(p)),
+        lambda: torch.zeros(2).bernoulli_(p),
+    ):
+        with pytest.raises(RuntimeError, match="p_in|expects p to be in"):
+            call()
+
+
+def test_logsumexp_of_complex_numbers():
+    z = np.array([[1 + 1j, 2 - 1j, -3 + 0.5j], [0, 2j, 1e3 + 1j]])
+    expected = [cmath.log(sum(cmath.exp(v) for v in z[0])), 1e3 + 1j]
+    np.testing.assert_allclose(torch.logsumexp(torch.tensor(z), 1).numpy(), expected, rtol=1e-14)
+    none = torch.logsumexp(torch.tensor([complex(-INF, 0), complex(-INF, 1)]), 0)
+    assert none.real == -INF
+
+
+def test_a_dimension_with_one_out_is_no_elementwise_maximum():
+    x = torch.arange(6.0).reshape(2, 3)
+    for op in (torch.max, torch.min):
+        for arguments in ((x, 1), (x, 1.5)):
+            with pytest.raises(TypeError, match="invalid combination of arguments"):
+                op(*arguments, out=torch.empty(2))
+    assert torch.max(x, torch.tensor(2.0)).tolist() == [[2, 2, 2], [3, 4, 5]]
+
+
+def test_as_strided_far_beyond_the_storage():
+    for size, stride, offset in (((2,), (2**63 - 1,), None), ((3,), (2**62,), 0), ((0, 2), (1, 2**63 - 1), -1)):
+        with pytest.raises(RuntimeError, match="overflowed|require a storage"):
+            torch.zeros(3).as_strided(size, stride, offset)
+    assert torch.zeros(3).as_strided((0, 2), (1, 2**63 - 1), 2**63 - 1).shape == (0, 2)
