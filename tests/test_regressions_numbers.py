@@ -184,7 +184,7 @@ def test_a_dimension_with_one_out_is_no_elementwise_maximum():
 
 def test_as_strided_far_beyond_the_storage():
     for size, stride, offset in (((2,), (2**63 - 1,), None), ((3,), (2**62,), 0), ((0, 2), (1, 2**63 - 1), -1)):
-        with pytest.raises(RuntimeError, match="overflowed|require a storage"):
+        with pytest.raises(RuntimeError, match="overflowed|require a storage|storage offset|out of bounds"):
             torch.zeros(3).as_strided(size, stride, offset)
     assert torch.zeros(3).as_strided((0, 2), (1, 2**63 - 1), 2**63 - 1).shape == (0, 2)
 
