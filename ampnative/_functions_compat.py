@@ -163,6 +163,8 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         dtype = _types[key]
     if isinstance(dtype, _TypeOf):
         return self.to(_C.device(dtype.place), dtype.dtype)
+    if isinstance(dtype, type):
+        raise ValueError(f"invalid type: '{dtype.__name__}': give a dtype")
     return _native_type(self, dtype)
 
 

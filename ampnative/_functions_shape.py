@@ -14,6 +14,7 @@ from ._ops._common import joined_shape
 
 __all__: list[str] = []
 _names = Names(__all__)
+_MOST_PARTS = 2**28
 
 
 def _dim(dim: int, ndim: int) -> int:
@@ -66,6 +67,8 @@ def tensor_split(
         n = indices_or_sections
         if n <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {n}")
+        if n > _MOST_PARTS:
+            raise RuntimeError(f"tensor_split: {n} parts are more than memory holds; at most {_MOST_PARTS}")
         starts = [k * (size // n) + min(k, size % n) for k in range(n)]
         ends = starts[1:] + [size]
     else:

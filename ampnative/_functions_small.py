@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _C
 from ._C import Tensor
-from ._function_names import Names
+from ._function_names import Names, with_out
 from ._ops._matrix import array, tensor
 from ._ops._matrix import frexp as _Pair
 
@@ -264,8 +264,10 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
 
 
 @_names.both
-def frexp(input: Tensor) -> Any:
-    """(mantissa, exponent): input = mantissa * 2^exponent, the mantissa in [0.5, 1), the exponent int32. No derivative."""
+@with_out()
+def frexp(input: Tensor, *, out: Any = None) -> Any:
+    """(mantissa, exponent): input = mantissa * 2^exponent, the mantissa in [0.5, 1), the exponent int32. No derivative. ``out``: two
+    tensors of these dtypes, RuntimeError for others."""
     wide = input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
     if not wide.is_floating_point():
         raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")

@@ -156,7 +156,8 @@ def histogram(
     weights = None if weight is None else array(weight).reshape(-1)[inside].astype(np.float64)
     hist = np.bincount(places, weights, minlength=count)[:count].astype(np.float64)
     if density:
-        hist = hist / (hist.sum() * np.diff(edges))
+        with np.errstate(divide="ignore", invalid="ignore"):  # nothing counted: NaN
+            hist = hist / (hist.sum() * np.diff(edges))
     result = _matrix.histogram(tensor(hist.astype(edges.dtype), input), tensor(edges, input))
     if out is None:
         return result

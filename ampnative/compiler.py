@@ -74,9 +74,31 @@ def _wrapped(model: Any) -> Any:
     return OptimizedModule(model) if isinstance(model, Module) and not isinstance(model, OptimizedModule) else model
 
 
-def compile(model: Callable[..., Any] | None = None, **options: Any) -> Any:
+_BACKENDS = (
+    "aot_eager", "aot_eager_decomp_partition", "aot_eager_decomp_partition_crossref", "aot_eager_decomp_partition_with_mode",
+    "aot_eager_default_partitioner", "aot_ts", "cudagraphs", "eager", "eager_debug", "eager_noexcept", "inductor", "invoke_subgraph",
+    "onnxrt", "openxla", "openxla_eval", "pre_dispatch_eager", "ts", "tvm",
+)  # fmt: skip
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+
+
+def compile(
+    model: Callable[..., Any] | None = None, *, backend: Any = "inductor", mode: str | None = None, options: Any = None, **others: Any
+) -> Any:
     """A function itself, a Module in an :class:`OptimizedModule`; with a warning that nothing is compiled. Without a model: a
-    decorator. Options are accepted."""
+    decorator. PyTorch's options are accepted.
+
+    Raises:
+        AssertionError: ``model`` cannot be called. RuntimeError: a name of a backend or mode that is none; mode and options together.
+    """
+    if model is not None and not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}. PyTorch has {', '.join(_BACKENDS)}")
+    if mode is not None and backend == "inductor" and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     warn_no_compiler("compile()")
     return _wrapped if model is None else _wrapped(model)
 

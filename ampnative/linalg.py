@@ -6,6 +6,7 @@ Derivatives exist for what is differentiable by a short rule; the others say on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     m.check_dtype("linalg.ldl_factor_ex", A)
     m.refuse_gradient("linalg.ldl_factor_ex", A)
     values = m.array(A)
-    stack = values.reshape(-1, *values.shape[-2:])
+    stack = values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
     parts = [_ldl.factor(one, hermitian) for one in stack]
     info = np.array([part[2] for part in parts], np.int32).reshape(values.shape[:-2])
     if check_errors and info.any():

@@ -184,6 +184,24 @@ def test_a_dimension_with_one_out_is_no_elementwise_maximum():
 
 def test_as_strided_far_beyond_the_storage():
     for size, stride, offset in (((2,), (2**63 - 1,), None), ((3,), (2**62,), 0), ((0, 2), (1, 2**63 - 1), -1)):
-        with pytest.raises(RuntimeError, match="overflowed|require a storage"):
+        with pytest.raises(RuntimeError, match="overflowed|require a storage|storage offset|out of bounds"):
             torch.zeros(3).as_strided(size, stride, offset)
     assert torch.zeros(3).as_strided((0, 2), (1, 2**63 - 1), 2**63 - 1).shape == (0, 2)
+
+
+def test_integers_beyond_63_bits_beside_floating_tensors():
+    n, ones = 2**63, torch.ones(2)
+    assert (ones * n).tolist() == (n * ones).tolist() == (ones + n).tolist() == [2.0**63] * 2
+    assert (torch.zeros(2) == n).tolist() == [False, False] and (ones < 2**64 - 1).all()
+    assert torch.full((1,), n, dtype=torch.float32).tolist() == torch.full_like(ones[:1], n).tolist() == [2.0**63]
+    assert ones.clone().fill_(n).tolist() == torch.where(ones > 0, n, ones).tolist() == [2.0**63] * 2
+    for call in (
+        lambda: torch.full((1,), n),
+        lambda: torch.full((1,), n, dtype=torch.int64),
+        lambda: torch.full_like(ones.long(), n),
+        lambda: ones.long().fill_(n),
+    ):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call()
+    with pytest.raises((RuntimeError, OverflowError)):
+        ones * 2**64

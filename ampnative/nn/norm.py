@@ -337,7 +337,7 @@ class CrossMapLRN2d(Module):
     of the channel and of ``(size - 1) // 2`` on either side.
 
     As in PyTorch, an even ``size`` counts as the next smaller odd one, and the square of channel 0 stays in all sums from channel
-    ``(size + 1) // 2`` on. ValueError unless 4-dimensional.
+    ``(size + 1) // 2`` on. The gradient is that of this forward pass, the leftover square included. ValueError unless 4-dimensional.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

@@ -71,7 +71,7 @@ class Buffer(Tensor, metaclass=_BufferType):
 _ALLOWED = frozenset((
     "char", "copy_", "cpu", "cuda", "data", "device", "double", "dtype", "float", "get_device", "grad", "grad_fn", "half",
     "int", "is_complex", "is_floating_point", "is_leaf", "long", "materialize", "cls_to_become", "requires_grad",
-    "requires_grad_", "share_memory_", "short", "size", "to", "type",
+    "share_memory_", "short", "size", "to", "type",
 ))  # fmt: skip
 _NO_SHAPE = (
     "Can't access the shape of an uninitialized parameter or buffer: it comes about when a state_dict with uninitialized parameters is "

@@ -215,6 +215,39 @@ static int keep_temp(ArgFrame *f, Arg *arg, Tensor *t) {
 
 static inline bool is_number(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
 
+/* Integers from 2^63 to 2^64 become floats, which args_parse lets pass where something floating takes them. */
+static int read_number(PyObject *o, ArgFrame *f, Number *n) {
+    if (number_from_object(o, n) == 0) {
+        return 0;
+    }
+    if (!PyLong_Check(o)) {
+        return -1;
+    }
+    PyErr_Clear();
+    unsigned long long u = PyLong_AsUnsignedLongLong(o);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return number_from_object(o, n);
+    }
+    *n = (Number){.f = (double)u, .kind = NUMBER_FLOAT};
+    f->beyond = true;
+    return 0;
+}
+
+/* A floating tensor or a dtype, which the op holds against the number. */
+static int check_beyond(const OpRow *row, const Arg *arg) {
+    bool taken = row->dtype_index >= 0 && arg[row->dtype_index].kind == ARG_DTYPE;
+    for (int k = 0; k < row->ntensors; k++) {
+        const Arg *a = &arg[row->tensor[k]];
+        taken |= a->kind == ARG_TENSOR && !(a->t->flags & TENSOR_WRAPPED) && !amp_is_integral(a->t->v.dtype);
+    }
+    if (!taken) {
+        PyErr_Format(PyExc_RuntimeError, "%s: value cannot be converted to type int64_t without overflow: it is 2^63 or more",
+                     row->name);
+    }
+    return taken ? 1 : -1;
+}
+
 static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
     if (tensor_check(o)) {
         arg->kind = ARG_TENSOR;
@@ -226,7 +259,7 @@ static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
     }
     if (is_number(o) || array_scalar_check(o)) {
         Number n;
-        if (number_from_object(o, &n) < 0) {
+        if (read_number(o, f, &n) < 0) {
             return -1;
         }
         return keep_temp(f, arg, tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true));
@@ -322,7 +355,7 @@ static int to_tensor_list(PyObject *o, ArgFrame *f, Arg *arg) {
     return 1;
 }
 
-static int to_number(PyObject *o, Arg *arg, uint8_t kind) {
+static int to_number(PyObject *o, ArgFrame *f, Arg *arg, uint8_t kind) {
     /* A tensor that requires grad stays a tensor: as a number its gradient would be lost. */
     bool scalar_tensor = tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && !tensor_requires_grad((Tensor *)o);
     if (!is_number(o) && !array_scalar_check(o) && !scalar_tensor) {
@@ -332,7 +365,7 @@ static int to_number(PyObject *o, Arg *arg, uint8_t kind) {
     if (!item) {
         return -1;
     }
-    int failed = number_from_object(item, &arg->num);
+    int failed = read_number(item, f, &arg->num);
     Py_DECREF(item);
     if (failed) {
         return -1;
@@ -359,7 +392,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     case ARG_TENSOR: return to_tensor(o, f, arg, numbers);
     case ARG_TENSORS: ok = to_tensor_list(o, f, arg); return ok > 0 && p->count && arg->n != p->count ? 0 : ok;
     case ARG_NUMBER:
-    case ARG_FLOAT: return to_number(o, arg, p->kind);
+    case ARG_FLOAT: return to_number(o, f, arg, p->kind);
     case ARG_INT:
         if (PyBool_Check(o) || PyFloat_Check(o)) {
             return 0;
@@ -570,5 +603,5 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         }
         arg[i] = p->fallback;
     }
-    return 1;
+    return frame->beyond ? check_beyond(row, arg) : 1;
 }

@@ -8,12 +8,16 @@ enum { FRAME_INTS = 96, FRAME_TENSORS = 32, FRAME_TEMPS = 6 };
 /* What a call's Args borrow from: lives on the entry's stack, emptied by args_done. */
 typedef struct ArgFrame {
     int ntemps, nints, ntensors, nheap;
+    bool beyond;                  /* an integer of 2^63 and more was read as a float */
     PyObject *temps[FRAME_TEMPS]; /* strong: wrapped numbers, converted arrays */
     void *heap[4];                /* lists too long for the inline space */
     int64_t ints[FRAME_INTS];
     Tensor *tensors[FRAME_TENSORS];
 } ArgFrame;
-static inline void args_begin(ArgFrame *f) { f->ntemps = f->nints = f->ntensors = f->nheap = 0; }
+static inline void args_begin(ArgFrame *f) {
+    f->ntemps = f->nints = f->ntensors = f->nheap = 0;
+    f->beyond = false;
+}
 void args_done(ArgFrame *f);
 
 /* Compiles row->signature into row->param and its companions. 0, or -1 with SystemError for a malformed row. */

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _check_amount(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    if not isinstance(amount, numbers.Real) or amount is True:  # all, or one?
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
@@ -51,6 +51,13 @@ class BasePruningMethod(ABC):
 
     PRUNING_TYPE: str
     _tensor_name: str
+    # It stands in _forward_pre_hooks itself, where programs look for it by its class.
+    with_kwargs = always_call = False
+
+    @property
+    def function(self) -> BasePruningMethod:
+        """Itself, the function of the hook."""
+        return self
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
@@ -92,7 +99,8 @@ class BasePruningMethod(ABC):
         setattr(module, name, method.apply_mask(module))
         for key, _ in before:
             module._forward_pre_hooks.pop(key)  # type: ignore[attr-defined]
-        module.register_forward_pre_hook(method)
+        handle = module.register_forward_pre_hook(method)
+        module._forward_pre_hooks[handle.id] = method  # type: ignore[index]
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
