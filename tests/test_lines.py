@@ -47,12 +47,13 @@ def spread(shape, view, dtype, seed=0):
     return view(torch.tensor(dense.astype(np.float32)).to(dtype)).requires_grad_()
 
 
-def close(got, want, dtype):
-    """Within half a unit in the last place of 16 bits, and the error of exp(x - max), which grows with max - x."""
+def close(got, want, dtype, largest=0.0):
+    """Within half a unit in the last place of 16 bits, and the error of exp(x - max), which grows with max - x; `largest`: of
+    what a difference is made of."""
     half_unit = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}.get(dtype, 0)
     error = 2.0**-48 if dtype == torch.float64 else 2.0**-19
     size = np.maximum(np.abs(want), 2.0**-14 if dtype == torch.float16 else 0)
-    bound = (half_unit + error) * size + error / 8 * np.abs(want).max()
+    bound = (half_unit + error) * size + error / 8 * max(np.abs(want).max(), largest)
     assert (np.abs(got - want) <= bound).all()
 
 
@@ -76,7 +77,7 @@ def test_softmax_along_any_dimension(at_levels, dtype, logarithm):
         close(y, log if logarithm else p, dtype)
         # the gradient is made of the rounded output
         want = g - np.exp(y) * g.sum(dim, keepdims=True) if logarithm else y * (g - (g * y).sum(dim, keepdims=True))
-        close(dx, want, dtype)
+        close(dx, want, dtype, np.abs(g).max())
 
 
 @pytest.mark.parametrize("logarithm", [False, True])
@@ -125,7 +126,7 @@ def test_cross_entropy_of_pictures(at_levels, dtype, weighted):
         each = w[np.where(kept, t, 0)] * kept
         close(loss, -(log * hot).sum(-1) * each, dtype)
         slope = (np.exp(log) - hot) * (g * each)[..., None]
-        close(np.moveaxis(dx, 1, -1), slope, dtype)
+        close(np.moveaxis(dx, 1, -1), slope, dtype, np.abs(g).max())
         assert not np.moveaxis(dx, 1, -1)[~kept].any()
 
 
@@ -227,3 +228,29 @@ def test_flip(dtype, n):
     for dims in ((0,), (1,), (0, 1)):
         assert np.array_equal(np.asarray(x.flip(dims).to(torch.complex128)), np.flip(v, dims))
     assert np.array_equal(np.asarray(x[:, ::2].flip(1).to(torch.complex128)), np.flip(v[:, ::2], 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_running_sums_along_any_dimension(dtype):
+    for shape, dim, view in CASES:
+        x = view((torch.arange(int(np.prod(shape))) % 3 - 1).reshape(shape).to(dtype))
+        v = np.asarray(x.to(torch.float64))
+        assert np.array_equal(np.asarray(x.cumsum(dim).to(torch.float64)), v.cumsum(dim))
+        signs = np.where(v < 0, -1, 1)
+        assert np.array_equal(np.asarray(torch.tensor(signs).to(dtype).cumprod(dim).to(torch.float64)), signs.cumprod(dim))
+        if dtype.is_floating_point:
+            onwards = np.flip(np.flip(v, dim).cumsum(dim), dim)
+            leaf = torch.zeros(v.shape, dtype=dtype, requires_grad=True)
+            leaf.cumsum(dim).backward(x)
+            assert np.array_equal(np.asarray(leaf.grad.to(torch.float64)), onwards)
+            recorded = torch.autograd.grad(leaf.cumsum(dim), leaf, x, create_graph=True)[0]
+            assert np.array_equal(np.asarray(recorded.detach().to(torch.float64)), onwards)
+
+
+def test_running_sums_of_lines_have_the_bits_of_columns():
+    x = np.random.default_rng(3).standard_normal((3, 70, 40)).astype(np.float32)
+    lines = torch.tensor(np.ascontiguousarray(x.transpose(0, 2, 1))).cumsum(2)
+    assert np.array_equal(np.asarray(torch.tensor(x).cumsum(1)), np.asarray(lines).transpose(0, 2, 1))
+    empty = torch.zeros(0, 3, requires_grad=True)
+    empty.cumsum(0).sum().backward()
+    assert empty.grad.shape == (0, 3)

@@ -1,4 +1,6 @@
 /* Triangles, flips, sequences, positions of non-zero elements, running sums. */
+#include "vectorize.h"
+
 #include "arrange.h"
 
 #include "../core/numeric_ops.h"
@@ -192,6 +194,7 @@ done:
 
 typedef struct Scan {
     Lines lines;
+    LineBlocks blocks;
     bool product;
     int type;    /* format of the strips */
     bool narrow; /* 16 bits and less: the running value is float32; float32 runs in float64 */
@@ -244,6 +247,41 @@ static void scan_range(void *context, int64_t begin, int64_t end) {
     }
 }
 
+#define ROW_ON(T, RUNNING, ADD, MUL) \
+    { \
+        T *x = strip; \
+        RUNNING *r = running; \
+        if (s->product) IVDEP for (int64_t i = 0; i < n; i++) x[i] = (T)(r[i] = MUL(r[i], (RUNNING)x[i])); \
+        else IVDEP for (int64_t i = 0; i < n; i++) x[i] = (T)(r[i] = ADD(r[i], (RUNNING)x[i])); \
+        return; \
+    }
+/* One element each of n neighbouring lines, with the bits that scan_strip gives. */
+static void scan_row(const Scan *s, void *strip, void *running, int64_t n) {
+    if (s->type == AMP_INT64) ROW_ON(int64_t, int64_t, amp_i64_add, amp_i64_mul)
+    if (s->type == AMP_FLOAT64) ROW_ON(double, double, PLUS, TIMES)
+    if (s->narrow) ROW_ON(float, float, PLUS, TIMES)
+    ROW_ON(float, double, PLUS, TIMES)
+}
+
+static void block_range(void *context, int64_t begin, int64_t end) {
+    const Scan *s = context;
+    const Lines *l = &s->lines;
+    int64_t item = (int64_t)amp_itemsize(s->type);
+    int last = l->nd - 1, running_type = s->type == AMP_FLOAT32 && !s->narrow ? AMP_FLOAT64 : s->type;
+    _Alignas(64) char strip[AMP_STRIP * sizeof(double)], running[AMP_STRIP * sizeof(double)];
+    for (int64_t block = begin; block < end; block++) {
+        char *ptr[AMP_MAX_LINE_VIEWS];
+        int64_t first, n = amp_block_at(&s->blocks, block, &first), start = s->product;
+        amp_convert(AMP_INT64, (const char *)&start, 0, running_type, running, (int64_t)amp_itemsize(running_type), n);
+        amp_line_at(l, first, ptr);
+        for (int64_t j = 0; j < l->length; j++) {
+            amp_convert(l->dtype[0], ptr[0] + j * l->along[0], l->step[0][last], s->type, strip, item, n);
+            scan_row(s, strip, running, n);
+            amp_convert(s->type, strip, item, l->dtype[1], ptr[1] + j * l->along[1], l->step[1][last], n);
+        }
+    }
+}
+
 Status amp_scan(const Call *call) {
     if (call->op != OP_cumsum && call->op != OP_cumprod) return amp_scan_other(call);
     const View *view[2] = {call->in[0], call->out[0]};
@@ -251,6 +289,8 @@ Status amp_scan(const Call *call) {
     if (call->out[0]->numel == 0) return AMP_OK;
     s.narrow = s.type == AMP_FLOAT32 && call->out[0]->dtype != AMP_FLOAT32;
     amp_lines(&s.lines, 2, view, amp_first_dim(call->dims));
-    amp_parallel_for(s.lines.count, 16 * 1024 / s.lines.length + 1, scan_range, &s);
+    if (s.type != AMP_COMPLEX128 && amp_line_blocks(&s.lines, &s.blocks, false, INT64_MAX, AMP_STRIP / 2))
+        amp_parallel_for(s.blocks.count, 16 * 1024 / (s.lines.length * s.blocks.group) + 1, block_range, &s);
+    else amp_parallel_for(s.lines.count, 16 * 1024 / s.lines.length + 1, scan_range, &s);
     return AMP_OK;
 }

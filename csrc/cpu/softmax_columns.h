@@ -2,7 +2,7 @@
  *
  *        w columns          Each column is a line of its own; vector lanes are columns, so that no value depends on the vector width,
  *     [ x x x x x x ]       on the width of a block or on the columns beside it. Sums run down the rows: two values in their own
- *     [ x x x x x x ]       format, then float64.
+ *     [ x x x x x x ]       format, then float64, and groups of rows apart, which keeps the chains short.
  *     [ x x x x x x ]  n rows, `step` bytes apart                                                                              */
 
 #define EACH       IVDEP for (int64_t i = 0; i < w; i++)
@@ -27,8 +27,8 @@ TARGET static void K(columns_max)(const char *x, int64_t x_step, int64_t n, int6
     }
 }
 
-TARGET static void K(columns_exp_sum)(const char *x, int64_t x_step, char *out, int64_t out_step, int64_t n, int64_t w,
-                                      const REAL *m, double *sum) {
+TARGET static void K(columns_exp_sum_group)(const char *x, int64_t x_step, char *out, int64_t out_step, int64_t n, int64_t w,
+                                            const REAL *m, double *sum) {
     int64_t r = 0;
     EACH sum[i] = 0.0;
     for (; r + 2 <= n; r += 2) {
@@ -57,6 +57,38 @@ TARGET static void K(columns_exp_sum)(const char *x, int64_t x_step, char *out, 
             T *o = OROW(out, r);
             EACH o[i] = e[i];
         }
+    }
+}
+
+TARGET static void K(columns_exp_sum)(const char *x, int64_t x_step, char *out, int64_t out_step, int64_t n, int64_t w,
+                                      const REAL *m, double *sum) {
+    double part[AMP_COLUMNS];
+    EACH sum[i] = 0.0;
+    for (int64_t r = 0; r < n; r += COLUMN_GROUP) {
+        int64_t rows = n - r < COLUMN_GROUP ? n - r : COLUMN_GROUP;
+        K(columns_exp_sum_group)(x + r * x_step, x_step, out ? out + r * out_step : NULL, out_step, rows, w, m, part);
+        EACH sum[i] += part[i];
+    }
+}
+
+/* The sums of g, or of g y. */
+TARGET static void K(columns_sum)(const char *g, int64_t g_step, const char *y, int64_t y_step, int64_t n, int64_t w,
+                                  double *sum) {
+    double part[AMP_COLUMNS];
+    EACH sum[i] = 0.0;
+    for (int64_t from = 0; from < n; from += COLUMN_GROUP) {
+        int64_t to = n - from < COLUMN_GROUP ? n : from + COLUMN_GROUP;
+        EACH part[i] = 0.0;
+        for (int64_t r = from; r < to; r++) {
+            const T *a = ROW(g, r);
+            if (y) {
+                const T *b = ROW(y, r);
+                EACH part[i] += (double)a[i] * (double)b[i];
+            } else {
+                EACH part[i] += (double)a[i];
+            }
+        }
+        EACH sum[i] += part[i];
     }
 }
 
@@ -89,11 +121,7 @@ TARGET static void K(columns_softmax_grad)(const char *g, int64_t g_step, const 
                                            int64_t out_step, int64_t n, int64_t w) {
     REAL high[AMP_COLUMNS], low[AMP_COLUMNS]; /* the sum in two parts, as for a line */
     double sum[AMP_COLUMNS];
-    EACH sum[i] = 0.0;
-    for (int64_t r = 0; r < n; r++) {
-        const T *a = ROW(g, r), *b = ROW(y, r);
-        EACH sum[i] += (double)a[i] * (double)b[i];
-    }
+    K(columns_sum)(g, g_step, y, y_step, n, w, sum);
     EACH {
         high[i] = (REAL)sum[i];
         double rest = sum[i] - (double)high[i];
@@ -110,11 +138,7 @@ TARGET static void K(columns_log_softmax_grad)(const char *g, int64_t g_step, co
                                                int64_t out_step, int64_t n, int64_t w) {
     REAL factor[AMP_COLUMNS];
     double sum[AMP_COLUMNS];
-    EACH sum[i] = 0.0;
-    for (int64_t r = 0; r < n; r++) {
-        const T *a = ROW(g, r);
-        EACH sum[i] += (double)a[i];
-    }
+    K(columns_sum)(g, g_step, NULL, 0, n, w, sum);
     EACH factor[i] = (REAL)(sum[i] * (1.0 / UNIT));
     for (int64_t r = 0; r < n; r++) {
         const T *a = ROW(g, r), *b = ROW(y, r);

@@ -4,7 +4,7 @@
 #include "../core/numeric_math.h"
 #include "softmax.h"
 
-enum { LANES = 16, CHUNK = 512 };
+enum { LANES = 16, CHUNK = 512, COLUMN_GROUP = 64 };
 
 #define T           F64
 #define REAL        double

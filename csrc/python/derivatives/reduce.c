@@ -2,6 +2,7 @@
 #include "derivatives.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "../classes.h"
 
@@ -234,6 +235,37 @@ static Tensor *sum_onwards(Back *b, Tensor *x, int dim) { return flip(b, op_int(
 void d_cumsum(Back *b) {
     int ndim = IN_META(0).ndim;
     GRAD(0, ndim == 0 ? b->g : sum_onwards(b, b->g, dim_of(ARG(1).i, ndim)));
+}
+
+/* The same in one kernel call: gradient and result are read and written from the end. */
+void f_cumsum(Back *b) {
+    int ndim = IN_META(0).ndim;
+    if (!b->g || !NEED(0) || ndim == 0 || b->g->v.device != AMP_CPU) {
+        d_cumsum(b);
+        return;
+    }
+    Tensor *out = back_own(b, tensor_new(ndim, b->g->v.shape, b->g->v.dtype, AMP_CPU));
+    if (!out) {
+        return;
+    }
+    int dim = dim_of(ARG(1).i, ndim);
+    View view[2] = {b->g->v, out->v};
+    int64_t stride[2][AMP_MAX_DIMS];
+    for (int v = 0; v < 2 && out->v.numel > 0; v++) {
+        memcpy(stride[v], view[v].stride, (size_t)ndim * sizeof(int64_t));
+        view[v].data += (view[v].shape[dim] - 1) * stride[v][dim] * (int64_t)amp_itemsize(view[v].dtype);
+        stride[v][dim] = -stride[v][dim];
+        view[v].stride = stride[v];
+        view[v].layout = 0;
+    }
+    Call call;
+    amp_call_init(&call, OP_cumsum);
+    call.nin = call.nout = 1;
+    call.in[0] = &view[0];
+    call.out[0] = &view[1];
+    call.dims = (uint64_t)1 << dim;
+    b->failed |= run_slot(AMP_CPU, AMP_BACKEND_SLOT(AMP_CPU, scan), &call, out->v.numel, amp_rows[OP_cumsum].name) < 0;
+    b->grad[0] = out;
 }
 
 /* With zeros among x, of length n along dim: P[.., i, j] = product of x[0 .. j] without x[i], for j >= i, and gradient i is the sum of
