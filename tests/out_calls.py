@@ -30,7 +30,7 @@ _REDUCE = """
     linalg.vector_norm:x,dtype=t.float64 cumsum:x,0 cumprod:x,1 cumsum:x,0,dtype=t.float64 logcumsumexp:x,0 softmax:x,0
     log_softmax:x,1 softmax:x,0,dtype=t.float64 quantile:x,0.5 nanquantile:x,0.5,0 frobenius_norm:x,[0,1] nuclear_norm
     nuclear_norm:x,[0,1] max:x,0 min:x,1 cummax:x,0 cummin:x,1 sort sort:x,0,True topk:x,2 kthvalue:x,2 median:x,0 nanmedian:x,0
-    mode:x,0 aminmax aminmax:x,dim=0 msort argsort:x,stable=True histc:x,4,0,1 diff diff:x,2,0 diff:x,prepend=x
+    mode:x,0 frexp aminmax aminmax:x,dim=0 msort argsort:x,stable=True histc:x,4,0,1 diff diff:x,2,0 diff:x,prepend=x
 """
 _INDEX = """
     gather:x,0,i index_select:x,0,j take:x,i take_along_dim:x,i,0 index_add:x,0,j,x index_copy:x,0,j,x
