@@ -113,7 +113,9 @@ def test_cross_entropy_of_pictures(at_levels, dtype, weighted):
         w = np.asarray(weight.double()) if weighted else np.ones(classes)
         slopes = torch.tensor(rng.standard_normal(t.shape)).to(dtype)
 
-        def call(x=x, t=torch.tensor(t), weight=weight, slopes=slopes):
+        target = torch.tensor(t)
+
+        def call(x=x, t=target, weight=weight, slopes=slopes):
             loss = F.cross_entropy(x, t, weight, reduction="none")
             return [loss, torch.autograd.grad(loss, x, slopes)[0]]
 
@@ -213,7 +215,9 @@ def test_nan_wins_wherever_it_stands(at_levels, n):
         x = np.zeros((8, n), np.float32)
         x[3, at] = np.nan
 
-        def call(x=torch.tensor(x)):
+        rows = torch.tensor(x)
+
+        def call(x=rows):
             return [x.amax(1), x.amin(1), x.t().amax(0), x.sum(1)]
 
         for y in at_levels(call):
