@@ -20,7 +20,8 @@ def units(got, want):
 
 def angles(rng):
     near = np.arange(1, 40000, 7)[:, None] * (math.pi / 2) * np.array([1 - 1e-7, 1, 1 + 1e-7])
-    return np.concatenate([rng.uniform(-10, 10, 5000), rng.uniform(-1e5, 1e5, 5000), rng.uniform(-3e6, 3e6, 500), near.ravel()]).astype("float32")
+    spread = [rng.uniform(-size, size, count) for size, count in ((10, 5000), (1e5, 5000), (3e6, 500))]
+    return np.concatenate([*spread, near.ravel()]).astype("float32")
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
@@ -74,7 +75,7 @@ def test_an_element_does_not_depend_on_its_neighbours(name):
     whole = f(*map(torch.tensor, (x, y) if pairs else (x,))).numpy()
     for i in range(0, len(x), 3):
         one = f(*map(torch.tensor, (x[i : i + 1], y[i : i + 1]) if pairs else (x[i : i + 1],))).numpy()
-        assert one.tobytes() == whole[i : i + 1].tobytes() or np.isnan(one[0]) and np.isnan(whole[i])
+        assert one.tobytes() == whole[i : i + 1].tobytes() or (np.isnan(one[0]) and np.isnan(whole[i]))
     if pairs:  # one value beside many
         for v in (0.3, 0.0, -7.0, np.inf):
             v = np.float32(v)
