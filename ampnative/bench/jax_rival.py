@@ -70,7 +70,8 @@ def _linear(jax: Any, batch: int, kind: str, width: int) -> Run:
         def forward(weight: Any, bias: Any, x: Any) -> Any:
             return x.astype(dtype) @ weight.astype(dtype).T + bias.astype(dtype)
 
-        return jax.vjp(forward, weight, bias, x)[1](g)
+        y, pull = jax.vjp(forward, weight, bias, x)
+        return (*pull(g), y)  # without y in the result the forward product would not be formed
 
     return lambda: jax.block_until_ready(slopes(weight, bias, x, g))[0]
 
