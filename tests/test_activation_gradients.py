@@ -54,3 +54,45 @@ def test_gradients_that_are_broadcast_or_strided(name):
     want = gradient(FUNCTIONS[name], x, torch.full((20, 30), 0.75), False)
     assert torch.equal(gradient(FUNCTIONS[name], x, one.expand(20, 30), False), want)
     assert torch.equal(gradient(FUNCTIONS[name], x.t(), one.expand(30, 20), False).t(), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["silu", "gelu", "mish"])
+def test_overflow_before_an_activation_shows_in_its_gradient(name, dtype):
+    for create_graph in (False, True):
+        x = torch.tensor([np.inf, -np.inf, 2.0] * 11, dtype=dtype, requires_grad=True)
+        (slope,) = torch.autograd.grad(getattr(F, name)(x), x, torch.ones_like(x), create_graph=create_graph)
+        assert slope.isnan().tolist() == [True, True, False] * 11, create_graph
+
+
+def test_a_step_after_an_overflow_is_skipped():
+    layer = torch.nn.Linear(32, 32)
+    with torch.no_grad():
+        layer.weight.fill_(200.0)
+    optimizer, scaler = torch.optim.SGD(layer.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=4.0)
+    with torch.autocast("cpu", torch.float16):
+        loss = F.silu(layer(torch.full((4, 32), 60.0))).sigmoid().float().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert loss.item() == 1.0 and scaler.get_scale() == 2.0
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_curvature_at_zero_is_zero(name):
+    x = torch.tensor([0.0, -0.0, 1.0], requires_grad=True)
+    (slope,) = torch.autograd.grad(getattr(F, name)(x).sum(), x, create_graph=True)
+    assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_hardswish_keeps_nan():
+    x = torch.full((64,), np.nan, requires_grad=True)
+    for create_graph in (False, True):
+        (slope,) = torch.autograd.grad(F.hardswish(x).sum(), x, create_graph=create_graph)
+        assert bool(slope.isnan().all())
+
+
+def test_weighted_huber_loss_is_a_mean_over_elements():
+    a, w = torch.tensor([1.0, 2.0, 3.0, 0.1]), torch.tensor([0.5, 1.0, 2.0, 0.1])
+    each = F.huber_loss(a, torch.zeros(4), reduction="none") * w
+    assert F.huber_loss(a, torch.zeros(4), weight=w).item() == each.mean().item()

@@ -66,10 +66,9 @@ AMP_FN float amp_f32_xlogy(float x, float y) {
 }
 AMP_FN float amp_f32_glu(float x, float gate) { return (float)((double)x * amp_sigmoid_wide((double)gate)); }
 AMP_FN float amp_f32_silu_grad(float g, float x) {
-    float e = amp_exp_f32_times_2p24(-fabsf(x)) * 0x1p-24f, share = 1.0f / (1.0f + e), far = x > 200.0f ? 200.0f : x;
-    far = far < -200.0f ? -200.0f : far;
+    float e = amp_exp_f32_times_2p24(-fabsf(x)) * 0x1p-24f, share = 1.0f / (1.0f + e);
     float one = x > 0 ? share : e * share, other = x > 0 ? e * share : share;
-    return g * (one * (1.0f + far * other));
+    return g * (one * (1.0f + x * other)); /* NaN at infinity, as in PyTorch: a scaler has to see that a layer overflowed */
 }
 /* mish(x) = x tanh(log(1 + e)), e = exp(x):  tanh = n / (n + 2) with n = e (e + 2); above 100 it is 1. */
 AMP_FN float amp_f32_mish(float x) {
@@ -78,7 +77,8 @@ AMP_FN float amp_f32_mish(float x) {
 }
 AMP_FN float amp_f32_mish_grad(float g, float x) {
     double v = (double)x, e = amp_exp_wide(v > 100.0 ? 100.0 : v), n = e * (e + 2.0), t = n / (n + 2.0);
-    return (float)((double)g * (t + v * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t)));
+    double slope = t + v * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t);
+    return (float)((double)g * (slope * (1.0 + (v - v)))); /* NaN at infinity */
 }
 AMP_FN float amp_f32_logsigmoid(float x) {
     double v = (double)x;
@@ -188,7 +188,7 @@ AMP_FN double amp_f64_mish(double x) {
 }
 AMP_FN double amp_f64_mish_grad(double g, double x) {
     double e = exp(x > 300.0 ? 300.0 : x), n = e * (e + 2.0), t = n / (n + 2.0);
-    return g * (t + x * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t));
+    return g * ((t + x * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t)) * (1.0 + (x - x)));
 }
 AMP_FN double amp_f64_logsigmoid(double x) { return (x > 0 ? 0.0 : x) - log1p(exp(-fabs(x))); }
 AMP_FN double amp_f64_softplus(double x, double beta, double threshold) {
@@ -212,7 +212,7 @@ AMP_FN float amp_f32_gelu_tanh(float x) {
 }
 AMP_FN float amp_f32_gelu_grad(float g, float x) {
     float size = fabsf(x), s = size > 15.0f ? 15.0f : size, density, tail = amp_normal_tail_f32(s, &density);
-    float h = (s * 0.3989423f - tail) * density * 0x1p-24f; /* |x| density - P(X > |x|) */
+    float h = (size * 0.3989423f - tail) * density * 0x1p-24f; /* |x| density - P(X > |x|); NaN at infinity */
     return g * (x > 0 ? 1.0f + h : -h);
 }
 AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {

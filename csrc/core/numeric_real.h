@@ -96,6 +96,6 @@ AMP_FN REAL R(inside_grad)(REAL g, REAL x, REAL low, REAL high, REAL slope) {
 }
 AMP_FN REAL R(hardswish_grad)(REAL g, REAL x) {
     REAL v = g * (x * C((1.0 / 3.0)) + C(0.5));
-    v = x < 3 ? v : g;
+    v = x >= 3 ? g : v;
     return x <= -3 ? 0 : v;
 }

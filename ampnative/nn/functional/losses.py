@@ -110,7 +110,8 @@ def smooth_l1_loss(
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """d^2 / 2 where the difference d is below ``delta``, delta * (|d| - delta / 2) above.
 
-    RuntimeError unless ``delta`` is positive. ``reduction`` and ``weight`` as in ``mse_loss``.
+    RuntimeError unless ``delta`` is positive. ``reduction`` as in ``mse_loss``; ``weight`` multiplies the losses before it, and "mean"
+    divides by their number, not by the sum of the weights as ``mse_loss`` does: that is PyTorch's rule.
     """
     if input.shape != target.shape:
         input, target = _broadcast_pair(input, target)
@@ -118,8 +119,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
         return _C.nn.huber_loss(input, target, reduction, delta)
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
-    loss = _C.nn.huber_loss(input, target, "none", delta) * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return _reduced(_C.nn.huber_loss(input, target, "none", delta) * weight, reduction)
 
 
 def nll_loss(

@@ -41,11 +41,12 @@ void d_leaky_relu(Back *b) { GRAD(0, where(b, op1k(b, OP_gt, IN(0), 0.0), b->g, 
 
 void f_leaky_relu(Back *b) { fast_numbers(b, OP_leaky_relu_grad, ARG(1), (Arg){0}, (Arg){0}); }
 
-/* The exponential is formed of min(x, 0): its overflow on the side not taken would come back as NaN in the second derivative. */
+/* The exponential is formed of min(x, 0): its overflow on the side not taken would come back as NaN in the second derivative, which
+ * is 0 at 0. */
 void d_elu(Back *b) {
     if (NEED(0)) {
         Tensor *x = IN(0), *positive = op1k(b, OP_gt, x, 0.0);
-        Tensor *slope = scale(b, op1(b, OP_exp, zero_where(b, x, positive)), ARG(1).f);
+        Tensor *slope = scale(b, op1(b, OP_exp, zero_where(b, x, op1k(b, OP_ge, x, 0.0))), ARG(1).f);
         b->grad[0] = where(b, positive, b->g, mul(b, b->g, slope));
     }
 }
@@ -56,7 +57,7 @@ void f_elu(Back *b) { fast_elu(b, ARG(1).f, 1.0, 1.0); }
 static void exponential_below(Back *b, double alpha, double low, double high) {
     if (NEED(0)) {
         Tensor *x = wide(b, IN(0)), *positive = op1k(b, OP_gt, x, 0.0), *g = wide(b, b->g);
-        Tensor *slope = scale(b, op1(b, OP_exp, scale(b, zero_where(b, x, positive), 1.0 / alpha)), low);
+        Tensor *slope = scale(b, op1(b, OP_exp, scale(b, zero_where(b, x, op1k(b, OP_ge, x, 0.0)), 1.0 / alpha)), low);
         b->grad[0] = where(b, positive, scale(b, g, high), mul(b, g, slope));
     }
 }
@@ -92,8 +93,8 @@ void f_hardtanh(Back *b) { fast_inside(b, ARG(1), ARG(2), 1.0); }
 /* x / 3 + 1/2 between -3 and 3 */
 void d_hardswish(Back *b) {
     if (NEED(0)) {
-        Tensor *x = wide(b, IN(0)), *g = wide(b, b->g), *between = op1k(b, OP_lt, x, 3.0);
-        Tensor *inner = where(b, between, mul(b, g, plus(b, scale(b, x, 1.0 / 3.0), 0.5)), g);
+        Tensor *x = wide(b, IN(0)), *g = wide(b, b->g), *above = op1k(b, OP_ge, x, 3.0);
+        Tensor *inner = where(b, above, g, mul(b, g, plus(b, scale(b, x, 1.0 / 3.0), 0.5)));
         b->grad[0] = zero_where(b, inner, op1k(b, OP_le, x, -3.0));
     }
 }
