@@ -72,6 +72,9 @@ AMP_FN REAL R(relu_grad)(REAL g, REAL y) { return y <= 0 ? 0 : g; } /* a NaN out
 AMP_FN REAL R(tanh_grad)(REAL g, REAL y) { return g * (1 - y * y); }
 AMP_FN REAL R(sigmoid_grad)(REAL g, REAL y) { return g * y * (1 - y); }
 
+/* The derivative of (x - t)^2, in the steps of the ops that it is made of. */
+AMP_FN REAL R(mse_grad)(REAL g, REAL x, REAL t, REAL slope) { return (x - t) * slope * g; }
+
 /* g where x is positive, else g times the slope, NaN included. */
 AMP_FN REAL R(leaky_relu_grad)(REAL g, REAL x, REAL slope) {
     REAL low = g * slope;

@@ -246,8 +246,33 @@ static Status apply(int id, int dtype, int out_is_bool, int nin, const View *con
     return AMP_OK;
 }
 
+/* A few dense FLOAT32 elements, and an op that means the same whatever its numbers: straight to its kernel. Small tensors live from this;
+ * everything else is decided below. */
+static bool run_at_once(const Call *call) {
+    static const Params none = {{0}, {0}, {0, 0}, NULL};
+    const View *out = call->out[0];
+    const char *data[AMP_MAX_IN];
+    unsigned scalar = 0, every = (1U << call->nin) - 1;
+    bool plain = out->dtype == AMP_FLOAT32 && is_flat(out) && out->numel <= SMALL_LOOP && out->numel > 0;
+    if (call->nnum)
+        plain &= (call->op == OP_add || call->op == OP_sub) && call->num[0].f == 1 && call->num[0].kind != NUMBER_COMPLEX;
+    for (int v = 0; v < call->nin && plain; v++) {
+        const View *in = call->in[v];
+        if (!is_flat(in)) scalar |= 1U << v;
+        plain = in->dtype == AMP_FLOAT32 && (is_flat(in) || is_single(in));
+        data[v] = in->data;
+    }
+    Kernel kernel = plain && scalar != every ? amp_kernel_f32(call->op) : NULL;
+    if (kernel) kernel(data, out->data, out->numel, scalar, &none);
+    return kernel != NULL;
+}
+
 Status amp_copy(const Call *call) {
     ElementLoop loop = {.nin = 1};
+    if (call->out[0]->numel == 1) { /* numbers on their way into a kernel */
+        amp_convert(call->in[0]->dtype, call->in[0]->data, 0, call->out[0]->dtype, call->out[0]->data, 0, 1);
+        return AMP_OK;
+    }
     amp_element_loop(&loop, call->out[0], call->in);
     return AMP_OK;
 }
@@ -332,6 +357,7 @@ static int choose_unary(const Call *call, int dtype, Params *p) {
 Status amp_unary(const Call *call) {
     Params params;
     const View *in = call->in[0];
+    if (run_at_once(call)) return AMP_OK;
     set_params(&params, call);
     if (call->op == OP_clamp && !given(call, 0) && !given(call, 1)) return amp_copy(call);
     int id = choose_unary(call, in->dtype, &params);
@@ -374,6 +400,7 @@ Status amp_binary(const Call *call) {
     Params params;
     int zero_divisor = 0, id = call->op;
     Status power;
+    if (run_at_once(call)) return AMP_OK;
     if (id == OP_pow && simple_power(call, &power)) return power;
     const View *in[2] = {call->in[0], call->in[1]};
     set_params(&params, call);

@@ -18,7 +18,7 @@
 #define UNARY_RANGED(X)
 #define BINARY_RANGED(X)
 #define BINARY_OPS(X)                                                                                                  \
-    X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
+    X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
     X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) \
     CHEAP_GRADS(X)
 #define BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
@@ -57,7 +57,7 @@
     X(logical_not, x == 0)
 
 #define BINARY_OPS(X)                                                                                                  \
-    X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(div_trunc, M(trunc)(x / y))                              \
+    X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y) X(div_trunc, M(trunc)(x / y))                              \
     X(pow, M(pow)(x, y)) \
     X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
     X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
@@ -74,7 +74,7 @@
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
 #define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z)) \
-    X(bce_logits_grad, R(bce_logits_grad)(x, y, z))
+    X(bce_logits_grad, R(bce_logits_grad)(x, y, z)) X(mse_grad, R(mse_grad)(x, y, z, n0))
 #endif
 /* clang-format on */
 

@@ -21,7 +21,8 @@ Tensor *call_unary(OpId op, Tensor *a) {
     if (!a) {
         return NULL;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(a)};
+    Arg arg[MAX_ARGS];
+    arg[0] = arg_tensor(a);
     defaults(op, arg, 1);
     return run_op_tensor(op, arg);
 }
@@ -30,7 +31,9 @@ Tensor *call_binary(OpId op, Tensor *a, Tensor *b) {
     if (!a || !b) {
         return NULL;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(a), arg_tensor(b)};
+    Arg arg[MAX_ARGS];
+    arg[0] = arg_tensor(a);
+    arg[1] = arg_tensor(b);
     defaults(op, arg, 2);
     return run_op_tensor(op, arg);
 }
@@ -52,7 +55,7 @@ Tensor *call_to(Tensor *a, int dtype, int device) {
     if (a->v.dtype == dtype && a->v.device == device) {
         return (Tensor *)Py_NewRef(a);
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(a), {.kind = ARG_DTYPE, .i = dtype}, {.kind = ARG_DEVICE, .i = device}};
+    Arg arg[3] = {arg_tensor(a), {.kind = ARG_DTYPE, .i = dtype}, {.kind = ARG_DEVICE, .i = device}};
     return run_op_tensor(OP_to_copy, arg);
 }
 
@@ -62,7 +65,9 @@ static Tensor *call_ints(OpId op, Tensor *a, int n, const int64_t *ints) {
     if (!a) {
         return NULL;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(a), arg_ints((int64_t *)(uintptr_t)ints, n)};
+    Arg arg[MAX_ARGS];
+    arg[0] = arg_tensor(a);
+    arg[1] = arg_ints((int64_t *)(uintptr_t)ints, n);
     defaults(op, arg, 2);
     return run_op_tensor(op, arg);
 }
@@ -107,7 +112,9 @@ int call_inplace(OpId op, Tensor *self, Tensor *other) {
     if (!self || !other) {
         return -1;
     }
-    Arg arg[MAX_ARGS] = {arg_tensor(self), arg_tensor(other)};
+    Arg arg[MAX_ARGS];
+    arg[0] = arg_tensor(self);
+    arg[1] = arg_tensor(other);
     defaults(op, arg, 2);
     PyObject *result = run_op(&amp_rows[op], arg, true);
     Py_XDECREF(result);

@@ -93,7 +93,10 @@ int run_MSE_LOSS(OpCall *c) {
     uint8_t recording = amp_grad_enabled;
     frame_begin(b);
     amp_grad_enabled = 0; /* the row has a derivative of its own */
-    Tensor *loss = reduced(b, square(b, sub(b, c->arg[0].t, c->arg[1].t)), reduction);
+    Tensor *x = c->arg[0].t, *t = c->arg[1].t;
+    bool one_step = x->v.dtype == t->v.dtype && (x->v.dtype == AMP_FLOAT32 || x->v.dtype == AMP_FLOAT64); /* else each rounds */
+    Tensor *squares = one_step ? op2(b, OP_squared_difference, x, t) : square(b, sub(b, x, t)),
+           *loss = reduced(b, squares, reduction);
     amp_grad_enabled = recording;
     return frame_end(c, b, loss);
 }

@@ -158,13 +158,26 @@ int run_INPLACE_FLAG(OpCall *c) {
     return result_set(c, (Tensor *)run_op(row, arg, c->arg[flag].i != 0));
 }
 
-/* Operand t in the dtype that the kernel computes in. 16 bits: a 0-dim operand of another dtype takes part unrounded, as fp32. */
-static Tensor *operand(Tensor *t, int dtype) {
-    if (t->v.dtype == dtype) {
-        return (Tensor *)Py_NewRef(t);
+enum { VALUE_BYTES = 16 }; /* an element of the widest dtype */
+
+/* The 0-dim operand t in the dtype that the kernel computes in, broadcast to out: *v shows `value`, with the strides `zero`. 16 bits: it
+ * takes part unrounded, as fp32. */
+static int scalar_operand(const Tensor *t, int dtype, const Tensor *out, char *value, int64_t *zero, View *v) {
+    *v = t->v;
+    v->data = value;
+    v->dtype = (int8_t)(amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype);
+    if (raw_copy(v, &t->v) < 0) {
+        return -1;
     }
-    bool scalar = t->v.ndim == 0;
-    return raw_cast(t, scalar && amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype);
+    for (int d = 0; d < out->v.ndim; d++) {
+        zero[d] = 0;
+    }
+    v->numel = out->v.numel;
+    v->shape = out->v.shape;
+    v->stride = zero;
+    v->ndim = out->v.ndim;
+    v->layout = 0;
+    return 0;
 }
 
 static bool same_shape(const Tensor *a, const Tensor *b) {
@@ -238,6 +251,7 @@ static int run_plain(OpCall *c, int n, Tensor *const *t, const int *dtype, int o
 /* Broadcasts, casts and calls: dtype[i] is what operand i is computed in, out_dtype the result's. */
 static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, int device, Slot slot) {
     int64_t shape[AMP_MAX_DIMS], strides[3][AMP_MAX_DIMS];
+    _Alignas(16) char value[3][VALUE_BYTES];
     Tensor *x[3] = {NULL, NULL, NULL};
     View view[3];
     int failed = -1;
@@ -264,7 +278,14 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     call.nout = 1;
     call.out[0] = &out->v;
     for (int i = 0; i < n; i++) {
-        if (!(x[i] = operand(t[i], dtype[i]))) {
+        if (t[i]->v.ndim == 0 && t[i]->v.dtype != dtype[i] && t[i]->v.device != AMP_META) {
+            if (scalar_operand(t[i], dtype[i], out, value[i], strides[i], &view[i]) < 0) {
+                goto done;
+            }
+            call.in[i] = &view[i];
+            continue;
+        }
+        if (!(x[i] = raw_cast(t[i], dtype[i]))) {
             goto done;
         }
         if (same_shape(x[i], out)) {

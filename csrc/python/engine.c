@@ -222,6 +222,39 @@ static int mark_needed(Task *t) {
 
 /* ---- gradients ---- */
 
+/* The sum of g over `dims` in m's shape by one kernel call: for a pass that records nothing and that nobody watches. */
+static Tensor *sum_unrecorded(Tensor *g, const TensorMeta *m, int n, const int64_t *dims) {
+    int64_t shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS];
+    Tensor *out = tensor_new(m->ndim, m->shape, g->v.dtype, g->v.device);
+    if (!out) {
+        return NULL;
+    }
+    View full = out->v; /* seen with g's dimensions */
+    uint64_t mask = 0;
+    for (int i = 0; i < n; i++) {
+        mask |= (uint64_t)1 << dims[i];
+    }
+    int extra = g->v.ndim - m->ndim;
+    for (int d = 0; d < g->v.ndim; d++) {
+        bool summed = mask >> d & 1;
+        shape[d] = summed ? 1 : g->v.shape[d];
+        stride[d] = summed ? 0 : out->v.stride[d - extra];
+    }
+    full.ndim = g->v.ndim;
+    full.shape = shape;
+    full.stride = stride;
+    Call call;
+    amp_call_init(&call, OP_sum_dim);
+    call.nin = call.nout = 1;
+    call.in[0] = &g->v;
+    call.out[0] = &full;
+    call.dims = mask;
+    if (run_slot(g->v.device, AMP_BACKEND_SLOT(g->v.device, reduce), &call, g->v.numel * 4, "sum") < 0) {
+        Py_CLEAR(out);
+    }
+    return out;
+}
+
 Tensor *sum_to_meta(Tensor *g, const TensorMeta *m) {
     Tensor *x = (Tensor *)Py_NewRef((PyObject *)g);
     if (x->v.ndim != m->ndim || memcmp(x->v.shape, m->shape, (size_t)m->ndim * sizeof(int64_t))) {
@@ -246,7 +279,9 @@ Tensor *sum_to_meta(Tensor *g, const TensorMeta *m) {
             Py_DECREF(x);
             return NULL;
         }
-        if (n) {
+        if (n && !grad_recording() && !amp_mode && amp_is_floating(x->v.dtype)) {
+            Py_SETREF(x, sum_unrecorded(x, m, n, dims));
+        } else if (n) {
             Py_SETREF(x, call_sum(x, dims, n, true));
         }
         if (x && x->v.ndim != m->ndim) {

@@ -166,6 +166,7 @@ F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x 
 F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
 F(r_gelu_grad, x * (0.5 * erfc(-y / sqrt(2)) + y * exp(-y * y / 2) / sqrt(2 * 3.14159265358979323846)))
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
+F(r_squared_difference, (x - y) * (x - y)) F(r_mse_grad, (y - z) * num[0] * x)
 F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))))
     /* clang-format on */
 
@@ -222,6 +223,7 @@ static const Case cases[] = {
     {OP_pow, 2, r_power, -9, 9, 0, {0}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 0, {1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, .51, {2}, 1, EDGES},
     {OP_pow, 2, r_power, -9, 9, 1.51, {3}, 1, 0}, {OP_pow, 2, r_power, -9, 9, .51, {-1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 1.51, {-2}, 1, 0},
     {OP_pow, 2, r_power, .01, 9, .51, {.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1.6, {-.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1, {1.5}, 1, 0},
+    {OP_squared_difference, 2, r_squared_difference, 0, 9, 2.6, {0}, 0, STEEP}, {OP_mse_grad, 3, r_mse_grad, 1, 9, 2.1, {.375}, 1, STEEP},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},
 };
 /* clang-format on */

@@ -47,6 +47,22 @@ void d_mse_loss(Back *b) {
     GRAD(1, neg(b, slope));
 }
 
+/* One kernel where the plain derivative rounds to the computing format at each step anyway. */
+void f_mse_loss(Back *b) {
+    const TensorMeta *x = &IN_META(0), *t = &IN_META(1);
+    bool wide_enough = x->dtype == AMP_FLOAT32 || x->dtype == AMP_FLOAT64, alike = x->ndim == t->ndim && x->dtype == t->dtype;
+    for (int d = 0; alike && d < x->ndim; d++) {
+        alike = x->shape[d] == t->shape[d];
+    }
+    if (!b->g || !alike || !wide_enough || b->g->v.dtype != x->dtype || NEED(1)) {
+        d_mse_loss(b);
+        return;
+    }
+    double factor = !strcmp(ARG(2).s, "mean") ? 2.0 / (double)amp_numel(x->ndim, x->shape) : 2.0;
+    Arg arg[4] = {arg_tensor(b->g), arg_tensor(IN(0)), arg_tensor(IN(1)), arg_float(factor)};
+    GRAD(0, op_args(b, OP_mse_grad, arg));
+}
+
 /* max(x, floor); its gradient is 0 below. */
 static Tensor *op_floor(Back *b, Tensor *x, double floor) {
     Arg arg[MAX_ARGS] = {arg_tensor(x), {.kind = ARG_NUMBER, .num = number_float(floor)}};
