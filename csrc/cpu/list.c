@@ -318,6 +318,32 @@ Status amp_list_scale(TensorList tensors, double factor) {
     return multiply_list(tensors, factor, false, &bad, NULL);
 }
 
+/* ---- zeros ---- */
+
+static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const ListPlan *plan = ctx;
+    const View *v = plan->v[tensor];
+    const int64_t size = (int64_t)amp_itemsize(v->dtype);
+    ListStreams s;
+    amp_list_open(&s, 1, &v, v->dtype == AMP_FLOAT64);
+    if (s.s[0].dense) {
+        memset(v->data + begin * size, 0, (size_t)((end - begin) * size));
+        return;
+    }
+    memset(s.buffer[0], 0, sizeof s.buffer[0]);
+    for (int64_t i = begin; i < end; i += LIST_BLOCK) amp_list_write(&s.s[0], i, at_most(LIST_BLOCK, end - i));
+}
+
+Status amp_list_zero(TensorList tensors) {
+    ListPlan plan;
+    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
+    Status status = amp_list_plan(&plan, tensors);
+    if (status != AMP_OK) return status;
+    amp_list_run(&plan, zero_body, &plan);
+    amp_list_plan_free(&plan);
+    return AMP_OK;
+}
+
 /* ---- norms ---- */
 
 typedef enum NormKind { NORM_ZERO, NORM_ONE, NORM_TWO, NORM_MAX, NORM_MIN, NORM_P } NormKind;
