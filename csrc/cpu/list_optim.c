@@ -138,7 +138,8 @@ static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     void *x[STATE1 + 1];
     fetch_ahead(c->list, STATE1 + 1, tensor + 1);
     if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE1 + 1, tensor, begin, x))
-        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
+        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
+            ->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
     else sgd_blocks(c, tensor, begin, end);
 }
 

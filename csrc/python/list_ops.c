@@ -668,7 +668,8 @@ static PyMethodDef methods[] = {
     {"_grads_of", grads_of, METH_O,
      "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
     {"_zero_grads", zero_grads, METH_O,
-     "_zero_grads(params, /)\n--\n\nZeros every gradient in place. False, and nothing done, if one is not a plain tensor, or has a "
+     "_zero_grads(params, /)\n--\n\nZeros every gradient in place. False, and nothing done, if one is not a plain tensor, or has "
+     "a "
      "history."},
     {"_clear_grads", clear_grads, METH_O, "_clear_grads(params, /)\n--\n\np.grad = None for each of the list."},
     {NULL, NULL, 0, NULL},
