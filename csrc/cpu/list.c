@@ -67,6 +67,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
         int64_t stop = first[t + 1] < end ? first[t + 1] : end;
         if (stop <= chunk) continue;
         int64_t last = (stop - first[t]) * LIST_CHUNK, numel = run->plan->v[t]->numel;
+        if (stop < end) amp_list_fetch(run->plan->v[t + 1]);
         run->body(run->ctx, t, (chunk - first[t]) * LIST_CHUNK, last < numel ? last : numel);
         chunk = stop;
     }
@@ -261,6 +262,13 @@ static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end)
     const View *v = c->plan->v[tensor];
     bool wide = v->dtype == AMP_FLOAT64, bad = false;
     const ListKernels *k = amp_list_kernels(wide);
+    if (v->dtype == AMP_FLOAT32 && (v->layout & LAYOUT_CONTIGUOUS) && !c->partial &&
+        ((uintptr_t)v->data & (sizeof(float) - 1)) == 0) {
+        float *x = (float *)(void *)v->data + begin;
+        if (!c->check) k->scale(x, end - begin, c->factor);
+        else if (k->unscale(x, end - begin, c->factor)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+        return;
+    }
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
     if (c->partial) unscale_chunks(c, tensor, begin, end, &s.s[0], &bad);
@@ -325,8 +333,12 @@ static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     const View *v = plan->v[tensor];
     const int64_t size = (int64_t)amp_itemsize(v->dtype);
     ListStreams s;
-    amp_list_open(&s, 1, &v, v->dtype == AMP_FLOAT64);
-    if (s.s[0].dense) {
+    bool dense = v->layout & LAYOUT_CONTIGUOUS;
+    if (!dense) {
+        amp_list_open(&s, 1, &v, v->dtype == AMP_FLOAT64);
+        dense = s.s[0].dense;
+    }
+    if (dense) {
         memset(v->data + begin * size, 0, (size_t)((end - begin) * size));
         return;
     }

@@ -37,15 +37,10 @@ static bool in_place(const TensorList *lists, int n, int64_t tensor, int64_t beg
     return true;
 }
 
-/* The first cache lines of the tensor that comes next: a short one is over before the hardware has noticed how it is read. */
+/* Of the tensor that comes next, what amp_list_run does not fetch. */
 static inline void fetch_ahead(const TensorList *lists, int n, int64_t tensor) {
-    enum { LINE = 64, LINES = 4 };
-    if (tensor >= lists[0].n) return;
-    for (int i = 0; i < n; i++) {
-        const View *v = lists[i].n ? lists[i].v[tensor] : NULL;
-        if (!v || v->numel < LINES * LINE) continue;
-        for (uintptr_t j = 0; j < LINES; j++) __builtin_prefetch((const void *)((uintptr_t)v->data + j * LINE));
-    }
+    for (int i = 1; i < n && tensor < lists[0].n; i++)
+        if (lists[i].n) amp_list_fetch(lists[i].v[tensor]);
 }
 
 /* Opens and reads the operands of a block into data[]; absent ones (NULL view) stay NULL. The view order is the kernel's. */
