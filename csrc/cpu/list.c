@@ -67,7 +67,6 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
         int64_t stop = first[t + 1] < end ? first[t + 1] : end;
         if (stop <= chunk) continue;
         int64_t last = (stop - first[t]) * LIST_CHUNK, numel = run->plan->v[t]->numel;
-        if (stop < end) amp_list_fetch(run->plan->v[t + 1]);
         run->body(run->ctx, t, (chunk - first[t]) * LIST_CHUNK, last < numel ? last : numel);
         chunk = stop;
     }

@@ -52,14 +52,6 @@ void *amp_list_read(ListStream *s, int64_t begin, int64_t n);
 void *amp_list_place(ListStream *s, int64_t begin); /* for values that will only be written */
 void amp_list_write(ListStream *s, int64_t begin, int64_t n);
 
-/* Asks for the first page of a tensor: a short one is over before the hardware has noticed how it is read. */
-static inline void amp_list_fetch(const View *v) {
-    enum { LINE = 64, PAGE = 4096 };
-    int64_t bytes = v->numel * (int64_t)amp_itemsize(v->dtype);
-    if (bytes > PAGE) bytes = PAGE;
-    for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch((const void *)((uintptr_t)v->data + (uintptr_t)at));
-}
-
 static inline bool amp_list_dtype_ok(int dtype) {
     return dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16;
 }

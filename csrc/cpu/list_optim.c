@@ -37,12 +37,6 @@ static bool in_place(const TensorList *lists, int n, int64_t tensor, int64_t beg
     return true;
 }
 
-/* Of the tensor that comes next, what amp_list_run does not fetch. */
-static inline void fetch_ahead(const TensorList *lists, int n, int64_t tensor) {
-    for (int i = 1; i < n && tensor < lists[0].n; i++)
-        if (lists[i].n) amp_list_fetch(lists[i].v[tensor]);
-}
-
 /* Opens and reads the operands of a block into data[]; absent ones (NULL view) stay NULL. The view order is the kernel's. */
 typedef struct Operands {
     ListStreams streams;
@@ -131,7 +125,6 @@ static void sgd_blocks(const SgdContext *c, int64_t tensor, int64_t begin, int64
 static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     const SgdContext *c = ctx;
     void *x[STATE1 + 1];
-    fetch_ahead(c->list, STATE1 + 1, tensor + 1);
     if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE1 + 1, tensor, begin, x))
         amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
             ->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
@@ -191,7 +184,6 @@ static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     const AdamContext *c = ctx;
     const AdamStep *step = &c->step[c->one_step ? 0 : tensor];
     void *x[STATE3 + 1];
-    fetch_ahead(c->list, STATE3 + 1, tensor + 1);
     if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE3 + 1, tensor, begin, x))
         amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
             ->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], end - begin, step);
