@@ -17,6 +17,10 @@ def level(request):
     torch._C._set_isa(before)
 
 
+def dense(n, dtype):
+    return torch.zeros(n, dtype=dtype)
+
+
 def spaced(n, dtype):
     """A vector with gaps: filled one element at a time."""
     return torch.zeros(2 * n, dtype=dtype)[::2]
@@ -27,11 +31,11 @@ def spaced(n, dtype):
 def test_bernoulli_of_a_block(dtype, skipped, level):
     for n, p in ((1, 0.5), (311, 0.0), (312, 1.0), (313, 0.3), (2000, 0.75)):
         results = []
-        for make in (lambda: torch.zeros(n, dtype=dtype), lambda: spaced(n, dtype)):
+        for make in (dense, spaced):
             generator = torch.Generator().manual_seed(n)
             if skipped:
                 torch.rand(skipped, generator=generator)
-            results.append((make().bernoulli_(p, generator=generator).tolist(), torch.rand(5, generator=generator).tolist()))
+            results.append((make(n, dtype).bernoulli_(p, generator=generator).tolist(), torch.rand(5, generator=generator).tolist()))
         assert results[0] == results[1]
         assert abs(np.mean(results[0][0]) - p) < 4 * (p * (1 - p) / n) ** 0.5 + 1e-12
 
