@@ -127,3 +127,60 @@ def test_concat_and_subset():
 def test_errors(kwargs, phrase):
     with pytest.raises(ValueError, match=phrase):
         DataLoader(Squares(3), **kwargs)
+
+
+# ---- batches of whole tensors ----
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64]
+
+
+class OneByOne(torch.utils.data.TensorDataset):
+    """Not exactly a TensorDataset: each sample is asked for."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_taken_at_once_are_the_samples_joined(dtype):
+    base = torch.arange(11 * 6).reshape(11, 2, 3)
+    tensors = [(base % 2).to(dtype), base.transpose(1, 2).to(dtype)[:, ::2], torch.arange(11)]
+    batches = [
+        list(torch.utils.data.DataLoader(kind(*tensors), batch_size=4, sampler=[3, 0, -1, 7, 3, 10]))
+        for kind in (torch.utils.data.TensorDataset, OneByOne)
+    ]
+    assert [len(b) for b in batches[0]] == [3, 3] and all(type(b) is list for b in batches[0])
+    for a, b in zip(*batches, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert x.dtype == y.dtype and x.shape == y.shape and torch.equal(x, y) and x.is_contiguous() and y.is_contiguous()
+
+
+def test_rows_of_subsets_and_with_a_gradient():
+    x = torch.arange(20.0, requires_grad=True)
+    whole = torch.utils.data.TensorDataset(x, torch.arange(20))
+    inner = torch.utils.data.Subset(whole, range(5, 15))
+    outer = torch.utils.data.Subset(inner, [9, 0, -1, 4])
+    (batch,) = torch.utils.data.DataLoader(outer, batch_size=4)
+    assert batch[0].tolist() == batch[1].tolist() == [14, 5, 14, 9]
+    batch[0].sum().backward()
+    assert x.grad.nonzero().flatten().tolist() == [5, 9, 14] and x.grad[14] == 2
+
+
+def test_rows_are_copies():
+    x = torch.zeros(4)
+    (batch,) = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), batch_size=4)
+    batch[0].add_(1)
+    assert not x.any()
+
+
+@pytest.mark.parametrize("index", [4, -5])
+def test_an_index_out_of_range_is_an_error(index):
+    dataset = torch.utils.data.TensorDataset(torch.zeros(4))
+    with pytest.raises(IndexError):
+        list(torch.utils.data.DataLoader(dataset, batch_size=2, sampler=[0, index]))
+    with pytest.raises(IndexError):
+        list(torch.utils.data.DataLoader(torch.utils.data.Subset(dataset, [0, index]), batch_size=2))
+
+
+def test_indices_that_are_no_ints_are_asked_for_one_by_one():
+    dataset = torch.utils.data.TensorDataset(torch.arange(5), torch.arange(10).reshape(5, 2))
+    for sampler in (np.array([4, 2]), torch.tensor([4, 2]), [np.int64(4), 2]):
+        (batch,) = torch.utils.data.DataLoader(dataset, batch_size=2, sampler=sampler)
+        assert batch[0].tolist() == [4, 2] and batch[1].tolist() == [[8, 9], [4, 5]]

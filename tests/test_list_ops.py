@@ -164,3 +164,126 @@ def test_optimizer_lists_are_checked():
     many = [torch.ones(3) for _ in range(100)]
     sgd(many, [torch.ones(3) for _ in range(100)], None, *rest)
     assert all(np.allclose(q.tolist(), 0.9) for q in many)
+
+
+# ---- state of many parameters ----
+
+
+def many(shape_of, count, dtype=None):
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.randn(shape_of(i), generator=generator, dtype=dtype or torch.float32).requires_grad_() for i in range(count)]
+    for p in params:
+        p.grad = torch.randn(p.shape, generator=generator).to(p.dtype)
+    return params
+
+
+def shuffled_order(optimizer, params):
+    for p in reversed(params):
+        optimizer.state[p] = optimizer.state.pop(p)
+
+
+def reversed_entries(optimizer, params):
+    for p in params[::3]:
+        optimizer.state[p] = dict(reversed(list(optimizer.state[p].items())))
+
+
+def entries_between(optimizer, params):
+    for p in params[::2]:
+        optimizer.state[p] = {"note": 1, **optimizer.state[p]}
+
+
+def strangers_between(optimizer, params):
+    old = dict(optimizer.state)
+    optimizer.state.clear()
+    for i, (p, entries) in enumerate(old.items()):
+        optimizer.state[f"stranger {i}"] = {}
+        optimizer.state[p] = entries
+
+
+def equal_keys_that_are_other_objects(optimizer, params):
+    for p in params[10:20]:
+        optimizer.state[p] = {"".join(list(key)): value for key, value in optimizer.state[p].items()}
+
+
+def subclass_of_dict(optimizer, params):
+    class Other(dict):
+        pass
+
+    for p in params[::5]:
+        optimizer.state[p] = Other(optimizer.state[p])
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [shuffled_order, reversed_entries, entries_between, strangers_between, equal_keys_that_are_other_objects, subclass_of_dict],
+)
+@pytest.mark.parametrize("kind, options", [("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.9}), ("NAdam", {})])
+def test_state_is_found_however_its_dicts_are_ordered(kind, options, disturb):
+    finals = []
+    for change in (None, disturb):
+        params = many(lambda i: (i % 5 + 1, i % 3 + 1), 50)
+        groups = [{"params": params[:7]}, {"params": params[7:9]}, {"params": params[9:]}]
+        optimizer = getattr(torch.optim, kind)(groups, lr=0.1, **options)
+        for _ in range(3):
+            optimizer.step()
+            if change:
+                change(optimizer, params)
+        finals.append([p.detach().clone() for p in params])
+        if kind != "SGD":
+            assert all(optimizer.state[p]["step"].item() == 3 for p in params)
+    assert all(torch.equal(a, b) for a, b in zip(*finals, strict=True))
+
+
+def test_an_entry_that_is_no_tensor_is_named_and_nothing_is_written():
+    params = many(lambda i: 3, 40)
+    optimizer = torch.optim.Adam(params, lr=0.1)
+    optimizer.step()
+    before = [p.detach().clone() for p in params]
+    optimizer.state[params[23]]["exp_avg"] = 1.5
+    with pytest.raises((TypeError, AttributeError)):
+        optimizer.step()
+    assert IS_PYTORCH or all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+
+
+@pytest.mark.parametrize("kind, options", [("Adam", {}), ("SGD", {"momentum": 0.9}), ("SGD", {})])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_long_list_steps_like_its_tensors_alone(kind, options, dtype):
+    """Sizes around a page and a chunk; every third parameter is transposed."""
+    sizes = [0, 1, 7, 1023, 1024, 1025, 8193]
+
+    def make():
+        params = many(lambda i: (sizes[i % 7],) if i % 3 else (9, 5), 60, dtype)
+        for p in params[::3]:
+            p.data, p.grad = p.data.t(), p.grad.t()
+        return params
+
+    together, alone = make(), make()
+    optimizers = [getattr(torch.optim, kind)([p], lr=0.1, **options) for p in alone]
+    optimizer = getattr(torch.optim, kind)(together, lr=0.1, **options)
+    for _ in range(2):
+        optimizer.step()
+        for one in optimizers:
+            one.step()
+    assert all(torch.equal(a, b) for a, b in zip(together, alone, strict=True))
+
+
+def test_zero_grad_keeps_the_gradients_and_counts_the_write():
+    params = many(lambda i: (i % 4, 3), 30) + many(lambda i: 5, 2, torch.bfloat16)
+    params[3].grad = torch.full((3, 3), math.nan).t()
+    params[5].grad = torch.ones(4, 6)[: params[5].shape[0], ::2] if params[5].shape[0] else params[5].grad
+    params[6].grad = None
+    grads, versions = [p.grad for p in params], [p.grad._version if p.grad is not None else 0 for p in params]
+    torch.optim.SGD(params, lr=0.1).zero_grad(set_to_none=False)
+    assert all(p.grad is g for p, g in zip(params, grads, strict=True))
+    assert all(not g.any() and g._version > v for g, v in zip(grads, versions, strict=True) if g is not None)
+
+
+def test_zero_grad_of_gradients_that_have_a_history():
+    p = torch.ones(2, requires_grad=True)
+    q = torch.ones(2, requires_grad=True)
+    p.grad = (q * 2).detach()
+    torch.autograd.grad((q * q).sum(), q, create_graph=True)
+    (g,) = torch.autograd.grad((q * q).sum(), q, create_graph=True)
+    q.grad = g
+    torch.optim.SGD([p, q], lr=0.1).zero_grad(set_to_none=False)
+    assert not p.grad.any() and not q.grad.any() and q.grad.grad_fn is None and not q.grad.requires_grad

@@ -526,3 +526,32 @@ def test_unpool_module():
     assert unpool(y, indices).tolist() == [[[0.0, 5.0, 0.0, 3.0]]]
     assert unpool(y, indices, output_size=(1, 1, 5)).shape == (1, 1, 5)
     assert repr(nn.MaxUnpool2d((2, 3), stride=2)) == "MaxUnpool2d(kernel_size=(2, 3), stride=(2, 2), padding=(0, 0))"
+
+
+@pytest.mark.parametrize("width", [3, 4, 5, 8, 11, 16, 21])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(kernel_size=2),
+        dict(kernel_size=3, stride=2, padding=1),
+        dict(kernel_size=3, stride=1, padding=1),
+        dict(kernel_size=2, stride=3, ceil_mode=True),
+        dict(kernel_size=(1, 2), stride=1, dilation=(1, 2)),
+    ],
+)
+def test_largest_of_four_windows_at_once_is_the_largest_of_each(width, options):
+    """float32 takes four windows together, float64 each alone: ties, NaN, infinities and zeros of both signs included."""
+    few = torch.tensor([0.0, -0.0, 1.0, 2.0, 2.5, -1.0, float("inf"), float("-inf"), float("nan")])
+    generator = torch.Generator().manual_seed(width)
+    x = few[torch.randint(0, 9, (3, 2, 7, width), generator=generator)]
+    x[0] = torch.randn(2, 7, width, generator=generator)
+    a, at = torch.nn.functional.max_pool2d(x, return_indices=True, **options)
+    b, bt = torch.nn.functional.max_pool2d(x.double(), return_indices=True, **options)
+    assert torch.equal(at, bt) and np.array_equal(a.double().numpy(), b.numpy(), equal_nan=True)
+    assert np.array_equal(np.signbit(a.numpy()), np.signbit(b.numpy()))
+    for y in (x.transpose(2, 3), x[:, :, :, ::2]):
+        if y.shape[3] < 3 or y.shape[2] < 3:
+            continue
+        a = torch.nn.functional.adaptive_max_pool2d(y, (3, 5 if y.shape[3] > 5 else 2))
+        b = torch.nn.functional.adaptive_max_pool2d(y.double(), (3, 5 if y.shape[3] > 5 else 2))
+        assert np.array_equal(a.double().numpy(), b.numpy(), equal_nan=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import json
 import multiprocessing
@@ -15,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import jax_rival
+from .. import _C
+from . import jax_rival, scaling
+from .timing import in_turns, readable
 from .workloads import WORKLOADS, Workload
 
 __all__ = ["main", "measure"]
-
-_ROUND = 2e-3  # seconds that one round of a small workload takes at least
-
 
 def _difference(a: Any, b: Any) -> float:
     """Largest difference of two results, relative to the largest magnitude."""
@@ -29,13 +27,6 @@ def _difference(a: Any, b: Any) -> float:
 
     x, y = (np.asarray(t.detach().float().numpy() if hasattr(t, "detach") else t, np.float64) for t in (a, b))
     return float(np.abs(x - y).max() / max(np.abs(y).max(), 1e-30)) if x.shape == y.shape else float("inf")
-
-
-def _round(run: Any, count: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(count):
-        run()
-    return (time.perf_counter() - begin) / count
 
 
 def measure(workload: Workload, libraries: list[Any], seconds: float) -> dict[str, Any]:
@@ -55,22 +46,7 @@ def measure(workload: Workload, libraries: list[Any], seconds: float) -> dict[st
     compared = [r for r in results.values() if r is not None]
     difference = _difference(*compared) if len(compared) == 2 else None
     del results, compared
-    counts = {}
-    for name, run in runs.items():
-        once = _round(run, 1)
-        counts[name] = max(1, int(_ROUND / max(once, 1e-8)))
-        if counts[name] > 1:
-            counts[name] = max(1, int(_ROUND / max(_round(run, counts[name]), 1e-8)))
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    gc.collect()
-    gc.disable()
-    try:
-        until = time.perf_counter() + seconds * len(runs)
-        while len(times[next(iter(runs))]) < 3 or time.perf_counter() < until:
-            for name, run in runs.items():
-                times[name].append(_round(run, counts[name]))
-    finally:
-        gc.enable()
+    times = in_turns(runs, seconds)
     return {
         "name": workload.name,
         "best": {name: min(t) for name, t in times.items()},
@@ -105,24 +81,40 @@ def _neighbour(on: bool) -> Iterator[None]:
         process.join()
 
 
-def _readable(seconds: float) -> str:
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1.0:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
 def _rate(workload: Workload, seconds: float) -> str:
     if workload.flops:
         return f"{workload.flops / seconds / 1e9:.0f} GF/s"
     return f"{workload.bytes / seconds / 1e9:.1f} GB/s" if workload.bytes else ""
 
 
-def _line(workload: Workload, row: dict[str, Any], names: list[str]) -> str:
+_COPIED = 64 << 20  # bytes of each of the two buffers: larger than any cache
+
+
+def ceilings() -> dict[str, float]:
+    """What the machine reaches with the threads that are set: "fp32" and "bf16" operations per second from registers alone, "copy"
+    bytes per second, read plus written, of a copy that no cache holds."""
+    return {"fp32": _C._ceiling("fp32"), "bf16": _C._ceiling("bf16"), "copy": _C._ceiling("copy", _COPIED)}
+
+
+def _limits_line(limits: dict[str, float], who: str) -> str:
+    return (
+        f"limits of {who}: {limits['fp32'] / 1e9:.0f} GF/s in fp32, {limits['bf16'] / 1e9:.0f} GF/s in bf16 (registers only), "
+        f"{limits['copy'] / 1e9:.0f} GB/s copied"
+    )
+
+
+def _share(workload: Workload, seconds: float, limits: dict[str, float]) -> str:
+    if not workload.ceiling:
+        return ""
+    return f"{(workload.flops or workload.bytes) / seconds / limits[workload.ceiling]:.0%}"
+
+
+def _line(workload: Workload, row: dict[str, Any], names: list[str], limits: dict[str, float]) -> str:
     if "error" in row:
         return f"{workload.name:34s}not run: {row['error']}"
-    cells = "".join(f"{_readable(row['best'][n]):>10s}{_readable(row['median'][n]):>10s}" for n in names)
+    cells = "".join(f"{readable(row['best'][n]):>10s}{readable(row['median'][n]):>10s}" for n in names)
     text = f"{workload.name:34s}{cells}  {_rate(workload, row['best'][names[0]]):>11s}"
+    text += f"{_share(workload, row['best'][names[0]], limits):>9s}"
     if len(names) == 2:
         ratio = row["best"][names[1]] / row["best"][names[0]]
         goal = ""
@@ -134,6 +126,12 @@ def _line(workload: Workload, row: dict[str, Any], names: list[str]) -> str:
     return text
 
 
+def _write(path: str | None, told: dict[str, Any]) -> None:
+    if path:
+        with open(path, "w") as file:
+            json.dump(told, file, indent=1)
+
+
 def main(argv: list[str] | None = None) -> int:
     """``ampnative bench``; returns the exit code: 1 if results of the two libraries differ by more than they may."""
     parser = argparse.ArgumentParser(prog="ampnative bench", description="Times training workloads, and compares with PyTorch or JAX.")
@@ -143,14 +141,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="per workload and library; default 1")
     parser.add_argument("--with-load", action="store_true", help="a busy process on one core beside it")
     parser.add_argument("--json", metavar="FILE", help="write all figures, in seconds")
+    parser.add_argument("--scaling", action="store_true", help="how times grow with sizes, threads and the number of tensors, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     args = parser.parse_args(argv)
-    chosen = [w for w in WORKLOADS if not args.only or any(text in w.name for text in args.only)]
+    table = scaling.pairs() if args.scaling else WORKLOADS
+    chosen: list[Any] = [w for w in table if not args.only or any(text in w.name for text in args.only)]
     if not chosen:
         parser.error(f"no workload has {' or '.join(map(repr, args.only))} in its name: --list prints them")
     if args.list:
         print("\n".join(w.name for w in chosen))
         return 0
+    if args.scaling and args.rival == "jax":
+        parser.error("--scaling sets the number of threads, which JAX takes from the machine: use --rival torch, or none")
     try:
         libraries = [importlib.import_module(name) for name in ("ampnative", args.rival) if name]
     except ImportError as error:
@@ -160,20 +162,28 @@ def main(argv: list[str] | None = None) -> int:
             lib.set_num_threads(args.threads)
     names = [lib.__name__ for lib in libraries]
     versions = ", ".join(f"{lib.__name__} {lib.__version__}" for lib in libraries)
+    limits = ceilings()
     print(f"{versions}, {args.threads} thread(s), Python {platform.python_version()}{', beside a busy process' * args.with_load}")
+    print(_limits_line(limits, f"{args.threads} thread(s)"))
+    if args.scaling:
+        _C.set_num_threads(1)
+        alone = ceilings()
+        print(_limits_line(alone, "1 thread"))
+        rows = scaling.run(chosen, libraries, args.threads, args.seconds)
+        told = {"versions": versions, "threads": args.threads, "ceilings": limits, "ceilings_alone": alone, "rows": rows}
+        _write(args.json, told)
+        return 0
     head = "".join(f"{n[:10]:>10s}{'median':>10s}" for n in names)
-    print(f"{'workload':34s}{head}  {'rate':>11s}" + "   ratio of bests" * (len(names) - 1))
+    print(f"{'workload':34s}{head}  {'rate':>11s}{'of limit':>9s}" + "   ratio of bests" * (len(names) - 1))
     rows, wrong = [], 0
     with _neighbour(args.with_load):
         for workload in chosen:
             row = measure(workload, libraries, args.seconds)
-            rows.append({**row, "flops": workload.flops, "bytes": workload.bytes, "goal": workload.goal})
-            line = _line(workload, row, names)
+            rows.append({**row, "flops": workload.flops, "bytes": workload.bytes, "goal": workload.goal, "ceiling": workload.ceiling})
+            line = _line(workload, row, names, limits)
             wrong += "DIFFER" in line
             print(line, flush=True)
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"versions": versions, "threads": args.threads, "with_load": args.with_load, "rows": rows}, file, indent=1)
+    _write(args.json, {"versions": versions, "threads": args.threads, "with_load": args.with_load, "ceilings": limits, "rows": rows})
     return 1 if wrong else 0
 
 

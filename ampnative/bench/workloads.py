@@ -29,6 +29,13 @@ class Workload(NamedTuple):
     tolerance: float = 0.0
     goal: float | None = None
 
+    @property
+    def ceiling(self) -> str:
+        """What limits it, a key of ``run.ceilings()``: "bf16" or "fp32" arithmetic, or "copy"; "" if nothing was counted."""
+        if not self.flops:
+            return "copy" if self.bytes else ""
+        return "bf16" if "bf16" in self.name.split("/") or self.name.startswith("attention/") else "fp32"
+
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 BOUND = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4}
@@ -286,14 +293,14 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool) -> 
     return make
 
 
-def convolution(kind: str) -> Callable[[Any], Run]:
-    """3x3, 32 x 64 x 56 x 56 to 64 channels, forward and backward."""
+def convolution(kind: str, batch: int = 32) -> Callable[[Any], Run]:
+    """3x3, batch x 64 x 56 x 56 to 64 channels, forward and backward."""
 
     def make(lib: Any) -> Run:
         lib.manual_seed(0)
         layer = lib.nn.Conv2d(64, 64, 3, padding=1)
-        x = _filled(lib, 32, 64, 56, 56).requires_grad_()
-        g = _filled(lib, 32, 64, 56, 56, dtype=getattr(lib, DTYPES[kind]), seed=1)
+        x = _filled(lib, batch, 64, 56, 56).requires_grad_()
+        g = _filled(lib, batch, 64, 56, 56, dtype=getattr(lib, DTYPES[kind]), seed=1)
 
         def run() -> Any:
             x.grad = layer.weight.grad = layer.bias.grad = None

@@ -270,7 +270,10 @@ class Module(_C.ModuleBase, ModuleHooks):
         if set_to_none:
             self._clear_grads()
             return
-        for parameter in self.parameters():
+        parameters = list(self.parameters())
+        if _C._zero_grads(parameters):
+            return
+        for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
 

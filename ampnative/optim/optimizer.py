@@ -104,6 +104,8 @@ class Optimizer:
             if set_to_none:
                 _C._clear_grads(group["params"])
                 continue
+            if _C._zero_grads(group["params"]):
+                continue
             for param in group["params"]:
                 if param.grad is not None:
                     if param.grad.grad_fn is not None or param.grad.requires_grad:

@@ -214,6 +214,7 @@ typedef struct Backend {
     Status (*norms)(TensorList tensors, double p, double *norms);
     /* each tensor *= factor rounded to the compute type, 16 bits through fp32; a factor of 1 leaves memory alone. */
     Status (*scale)(TensorList tensors, double factor);
+    Status (*zero)(TensorList tensors); /* all elements; floating */
     /* params, grads, (momentum buffers or n = 0). grad_scale: divide gradients by it first and write them back (1 = leave alone).
      * fp32 arithmetic for 16 bits, fp64 for fp64, one rounding. copies: n = 0, or for each parameter NULL or a contiguous fp16 or bf16
      * view that gets the new values too, rounded; such a parameter is fp32 and contiguous. */

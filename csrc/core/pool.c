@@ -1,11 +1,14 @@
 /* Worker threads.
  *
- * One job at a time. The job's next chunk and its number share one atomic word, the ticket:
+ * One job at a time. Which of its chunks are taken and its number share one atomic word, the ticket:
  *
- *     63                     16 15            0
- *    +-------------------------+---------------+
- *    |  number of the job      |  next chunk   |    next chunk = CLOSED while a job is being set up
- *    +-------------------------+---------------+
+ *     63              32 31           16 15            0
+ *    +------------------+---------------+---------------+
+ *    | number of the job| taken at back | next at front |    next at front = CLOSED while a job is being set up
+ *    +------------------+---------------+---------------+
+ *
+ * The caller takes chunks from the front and workers from the back: a thread finds much of what it has in its cache from the job before
+ * again, and lines that two threads write by turns are few.
  *
  * A thread reads the ticket, reads the job's fields, then takes the chunk by compare-and-swap. Fields change only while the ticket is
  * closed, and every opening has a new number: if the swap succeeds, the fields that were read belong to the chunk that was taken.
@@ -33,6 +36,8 @@ enum {
     MAX_THREADS = 256,
     CHUNKS_PER_THREAD = 16, /* small enough to balance beside a busy neighbour; taking one costs some 50 ns */
     CLOSED = 0xffff,
+    BACK_SHIFT = 16,
+    NUMBER_SHIFT = 32,
     SPIN_NS = 70000,   /* a worker looks for work this long before it sleeps: longer than the gap between two ops */
     WAIT_PAUSES = 4000 /* the caller spins this often for chunks under way before it gives up its time slice */
 };
@@ -106,17 +111,21 @@ void amp_set_num_threads(int n) { atomic_store(&threads, clamp_threads(n)); }
 
 /* ------------------------------------------------------------------ chunks */
 
+/* How many chunks are taken; CLOSED or more if none may be. */
+static inline int taken(uint64_t t) { return (int)(t & CLOSED) + (int)(t >> BACK_SHIFT & CLOSED); }
+
 /* Takes and runs one chunk. False: nothing to take. */
-static bool run_one_chunk(void) {
+static bool run_one_chunk(bool from_back) {
     uint64_t t = atomic_load_explicit(&ticket, memory_order_acquire);
     for (;;) {
-        int chunk = (int)(t & CLOSED);
         int chunks = atomic_load_explicit(&job_chunks, memory_order_acquire);
-        if (chunk == CLOSED || chunk >= chunks) return false;
+        if (taken(t) >= chunks) return false;
+        int chunk = from_back ? chunks - 1 - (int)(t >> BACK_SHIFT & CLOSED) : (int)(t & CLOSED);
+        uint64_t next = t + (from_back ? (uint64_t)1 << BACK_SHIFT : 1);
         RangeFn fn = atomic_load_explicit(&job_fn, memory_order_acquire);
         void *ctx = atomic_load_explicit(&job_ctx, memory_order_acquire);
         int64_t n = atomic_load_explicit(&job_n, memory_order_acquire);
-        if (!atomic_compare_exchange_weak_explicit(&ticket, &t, t + 1, memory_order_acq_rel, memory_order_acquire)) continue;
+        if (!atomic_compare_exchange_weak_explicit(&ticket, &t, next, memory_order_acq_rel, memory_order_acquire)) continue;
         int64_t size = n / chunks, larger = n % chunks; /* the first `larger` chunks have one element more */
         int64_t begin = chunk * size + (chunk < larger ? chunk : larger);
         fn(ctx, begin, begin + size + (chunk < larger));
@@ -125,10 +134,7 @@ static bool run_one_chunk(void) {
     }
 }
 
-static bool work_waits(void) {
-    int chunk = (int)(atomic_load(&ticket) & CLOSED);
-    return chunk != CLOSED && chunk < atomic_load_explicit(&job_chunks, memory_order_relaxed);
-}
+static bool work_waits(void) { return taken(atomic_load(&ticket)) < atomic_load_explicit(&job_chunks, memory_order_relaxed); }
 
 static bool takes_part(int index) { return index < atomic_load_explicit(&threads, memory_order_relaxed) - 1; }
 
@@ -146,7 +152,7 @@ static void *worker(void *argument) {
         int64_t deadline = now_ns() + SPIN_NS;
         while (takes_part(index)) {
             bool ran = false;
-            while (run_one_chunk()) ran = true;
+            while (run_one_chunk(true)) ran = true;
             if (ran) deadline = now_ns() + SPIN_NS;
             for (int i = 0; i < 32 && !work_waits(); i++) relax();
             if (!work_waits() && now_ns() > deadline) break;
@@ -207,7 +213,7 @@ static void open_job(RangeFn fn, void *ctx, int64_t n, int chunks) {
     atomic_store_explicit(&job_n, n, memory_order_release);
     atomic_store_explicit(&job_chunks, chunks, memory_order_release);
     atomic_store_explicit(&job_unfinished, chunks, memory_order_release);
-    atomic_store(&ticket, t + 1); /* carries into the number: next job, chunk 0 */
+    atomic_store(&ticket, ((t >> NUMBER_SHIFT) + 1) << NUMBER_SHIFT); /* the next number, no chunk taken */
     if (atomic_load(&sleepers)) {
         pthread_mutex_lock(&sleep_lock);
         pthread_cond_broadcast(&wake);
@@ -227,7 +233,7 @@ void amp_parallel_for(int64_t n, int64_t grain, RangeFn fn, void *ctx) {
     }
     if (workers < hands - 1) start_workers(hands - 1);
     open_job(fn, ctx, n, (int)chunks);
-    while (run_one_chunk()) continue;
+    while (run_one_chunk(false)) continue;
     wait_for_chunks_under_way();
     atomic_store_explicit(&busy, false, memory_order_release);
 }

@@ -55,8 +55,15 @@ static uint32_t twist(uint32_t high, uint32_t low, uint32_t far) {
     return far ^ (y >> 1) ^ ((0u - (low & 1u)) & 0x9908b0dfu);
 }
 
+/* The hot loops exist twice: as they are, and compiled for AVX2 with the fused product as an instruction. Same values. */
+#if defined(__x86_64__)
+#define WIDE_TARGET __attribute__((target("avx2,fma")))
+static bool wide_cpu(void) { return amp_isa() >= ISA_AVX2; }
+#endif
+#define HOT static inline __attribute__((always_inline))
+
 /* Fixed trip counts, multiples of the widest vector, for the compiler's sake: 227 = 224 + 3, 397 = 392 + 5. */
-static void advance(uint32_t *w) {
+HOT void advance(uint32_t *w) {
     int i = 0;
     for (; i < 224; i++) w[i] = twist(w[i], w[i + 1], w[i + MT_SHIFT]);
     for (; i < 227; i++) w[i] = twist(w[i], w[i + 1], w[i + MT_SHIFT]);
@@ -65,7 +72,7 @@ static void advance(uint32_t *w) {
     w[i] = twist(w[i], w[0], w[MT_SHIFT - 1]);
 }
 
-static void temper(uint32_t *ready, const uint32_t *word) {
+HOT void temper(uint32_t *ready, const uint32_t *word) {
     for (int i = 0; i < MT_WORDS; i++) {
         uint32_t y = word[i];
         y ^= y >> 11;
@@ -75,9 +82,23 @@ static void temper(uint32_t *ready, const uint32_t *word) {
     }
 }
 
-static void new_batch(Generator *g) {
+static void new_words_any(Generator *g) {
     advance(g->word);
     temper(g->ready, g->word);
+}
+#ifdef WIDE_TARGET
+static WIDE_TARGET void new_words_wide(Generator *g) {
+    advance(g->word);
+    temper(g->ready, g->word);
+}
+#endif
+
+static void new_batch(Generator *g) {
+#ifdef WIDE_TARGET
+    if (wide_cpu()) new_words_wide(g);
+    else
+#endif
+        new_words_any(g);
     g->next = 0;
 }
 
@@ -246,13 +267,6 @@ static void put_int(int dtype, char *p, int64_t v) {
 /* ---- fills ---- */
 
 static double get_real(const Number *n, double otherwise) { return n->kind == NUMBER_NONE ? otherwise : n->f; }
-
-/* The hot loops exist twice: as they are, and compiled for AVX2 with the fused product as an instruction. Same values. */
-#if defined(__x86_64__)
-#define WIDE_TARGET __attribute__((target("avx2,fma")))
-static bool wide_cpu(void) { return amp_isa() >= ISA_AVX2; }
-#endif
-#define HOT static inline __attribute__((always_inline))
 
 HOT void scale_words(char *to, const uint32_t *word, int64_t n, float from, float high) {
     enum { STEP = 8 };
@@ -431,11 +445,71 @@ static uint64_t below_limit(double p) {
     return limit > 0.0 ? limit < 0x1p53 ? (uint64_t)limit : UINT64_C(1) << 53 : 0;
 }
 
+#define PICK(T) \
+    for (int64_t i = 0; i < n; i++) { \
+        uint64_t k = ((uint64_t)word[2 * i] << 32 | word[2 * i + 1]) & mask; \
+        T v = (T)(one & (0 - (uint64_t)(k < limit))); \
+        memcpy(to + (int64_t)sizeof(T) * i, &v, sizeof v); \
+    }
+
+/* n values of `size` bytes from as many pairs of words: those of `one`, or zeros. */
+HOT void pick_words(char *to, const uint32_t *word, int64_t n, size_t size, uint64_t one, uint64_t limit) {
+    const uint64_t mask = (UINT64_C(1) << 53) - 1;
+    switch (size) {
+    case 1: PICK(uint8_t) break;
+    case 2: PICK(uint16_t) break;
+    case 4: PICK(uint32_t) break;
+    default: PICK(uint64_t) break;
+    }
+}
+#undef PICK
+
+static void pick_words_any(char *to, const uint32_t *word, int64_t n, size_t size, uint64_t one, uint64_t limit) {
+    pick_words(to, word, n, size, one, limit);
+}
+#ifdef WIDE_TARGET
+static WIDE_TARGET void pick_words_wide(char *to, const uint32_t *word, int64_t n, size_t size, uint64_t one, uint64_t limit) {
+    pick_words(to, word, n, size, one, limit);
+}
+#endif
+
+/* In one block of memory: all whole pairs of a batch at a time; the pair of an odd word spans two batches. */
+static void fill_below_dense(Generator *g, char *to, int64_t n, size_t size, uint64_t one, uint64_t limit) {
+    for (int64_t i = 0, m; i < n; i += m, to += m * (int64_t)size) {
+        if (g->next >= MT_WORDS) new_batch(g);
+        m = (MT_WORDS - (int64_t)g->next) / 2;
+        if (m > n - i) m = n - i;
+        if (m == 0) {
+            uint64_t pair = amp_generator_u64(g);
+            const uint32_t word[2] = {(uint32_t)(pair >> 32), (uint32_t)pair};
+            pick_words_any(to, word, m = 1, size, one, limit);
+            continue;
+        }
+#ifdef WIDE_TARGET
+        if (wide_cpu()) pick_words_wide(to, g->ready + g->next, m, size, one, limit);
+        else
+#endif
+            pick_words_any(to, g->ready + g->next, m, size, one, limit);
+        g->next += (uint32_t)(2 * m);
+    }
+}
+
 static void fill_below(Generator *g, Walk *w, int64_t n, int dtype, double p) {
     const uint64_t limit = below_limit(p), mask = (UINT64_C(1) << 53) - 1;
     char value[2][8] = {{0}};
     put_int(dtype, value[0], 0);
     put_int(dtype, value[1], 1);
+    if (w->dense && w->itemsize <= sizeof(uint64_t)) {
+        uint64_t one = 0;
+        uint32_t half;
+        uint16_t quarter;
+        memcpy(&one, value[1], sizeof one);
+        memcpy(&half, value[1], sizeof half);
+        memcpy(&quarter, value[1], sizeof quarter);
+        one = w->itemsize == 4 ? half : w->itemsize == 2 ? quarter : w->itemsize == 1 ? (uint8_t)value[1][0] : one;
+        fill_below_dense(g, w->data, n, w->itemsize, one, limit);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         const char *v = value[(amp_generator_u64(g) & mask) < limit];
         char *to = walk_next(w);

@@ -39,6 +39,7 @@ const Backend amp_cpu_backend = {
     .unscale = amp_list_unscale,
     .norms = amp_list_norms,
     .scale = amp_list_scale,
+    .zero = amp_list_zero,
     .sgd = amp_list_sgd,
     .adam = amp_list_adam,
 };

@@ -261,6 +261,13 @@ static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end)
     const View *v = c->plan->v[tensor];
     bool wide = v->dtype == AMP_FLOAT64, bad = false;
     const ListKernels *k = amp_list_kernels(wide);
+    if (v->dtype == AMP_FLOAT32 && (v->layout & LAYOUT_CONTIGUOUS) && !c->partial &&
+        ((uintptr_t)v->data & (sizeof(float) - 1)) == 0) {
+        float *x = (float *)(void *)v->data + begin;
+        if (!c->check) k->scale(x, end - begin, c->factor);
+        else if (k->unscale(x, end - begin, c->factor)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+        return;
+    }
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
     if (c->partial) unscale_chunks(c, tensor, begin, end, &s.s[0], &bad);
@@ -316,6 +323,36 @@ Status amp_list_scale(TensorList tensors, double factor) {
     }
     if (factor == 1.0) return supported(tensors).n < tensors.n ? AMP_BAD_DTYPE : AMP_OK;
     return multiply_list(tensors, factor, false, &bad, NULL);
+}
+
+/* ---- zeros ---- */
+
+static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const ListPlan *plan = ctx;
+    const View *v = plan->v[tensor];
+    const int64_t size = (int64_t)amp_itemsize(v->dtype);
+    ListStreams s;
+    bool dense = v->layout & LAYOUT_CONTIGUOUS;
+    if (!dense) {
+        amp_list_open(&s, 1, &v, v->dtype == AMP_FLOAT64);
+        dense = s.s[0].dense;
+    }
+    if (dense) {
+        memset(v->data + begin * size, 0, (size_t)((end - begin) * size));
+        return;
+    }
+    memset(s.buffer[0], 0, sizeof s.buffer[0]);
+    for (int64_t i = begin; i < end; i += LIST_BLOCK) amp_list_write(&s.s[0], i, at_most(LIST_BLOCK, end - i));
+}
+
+Status amp_list_zero(TensorList tensors) {
+    ListPlan plan;
+    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
+    Status status = amp_list_plan(&plan, tensors);
+    if (status != AMP_OK) return status;
+    amp_list_run(&plan, zero_body, &plan);
+    amp_list_plan_free(&plan);
+    return AMP_OK;
 }
 
 /* ---- norms ---- */

@@ -6,6 +6,7 @@
 Status amp_list_unscale(TensorList grads, float inv_scale, float *found_inf, double *norms);
 Status amp_list_norms(TensorList tensors, double p, double *norms);
 Status amp_list_scale(TensorList tensors, double factor);
+Status amp_list_zero(TensorList tensors);
 Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
                     double grad_scale);
 Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq, TensorList max_exp_avg_sq,

@@ -13,7 +13,29 @@ static bool list_ok(TensorList list) {
     return true;
 }
 
+enum { COPY_BLOCK = 2048 }; /* elements between two looks at a copy: they are still in the L1 cache */
+
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- operands of a chunk ---- */
+
+/* The views of one tensor in each list; NULL for an empty list. */
+static void views_of(const TensorList *lists, int n, int64_t tensor, const View **views) {
+    for (int i = 0; i < n; i++) views[i] = lists[i].n ? lists[i].v[tensor] : NULL;
+}
+
+/* Where the operands begin, if all can be used where they are: contiguous, of the compute type, aligned. Nearly every step's are. */
+static bool in_place(const TensorList *lists, int n, int64_t tensor, int64_t begin, void **data) {
+    const int dtype = lists[0].v[tensor]->dtype;
+    const uintptr_t size = dtype == AMP_FLOAT64 ? sizeof(double) : sizeof(float);
+    if (dtype != AMP_FLOAT32 && dtype != AMP_FLOAT64) return false;
+    for (int i = 0; i < n; i++) {
+        const View *v = lists[i].n ? lists[i].v[tensor] : NULL;
+        data[i] = v ? v->data + begin * (int64_t)size : NULL;
+        if (v && (!(v->layout & LAYOUT_CONTIGUOUS) || v->dtype != dtype || ((uintptr_t)v->data & (size - 1)))) return false;
+    }
+    return true;
+}
 
 /* Opens and reads the operands of a block into data[]; absent ones (NULL view) stay NULL. The view order is the kernel's. */
 typedef struct Operands {
@@ -50,7 +72,6 @@ enum { PARAM, GRAD, STATE1, STATE2, STATE3 };
 
 /* ---- 16-bit copies of the parameters ---- */
 
-enum { COPY_BLOCK = 2048 };                     /* elements between two looks at a copy: they are still in the L1 cache */
 static const int64_t STREAMED_BYTES = 32 << 20; /* copies that together are larger are written around the caches */
 
 typedef struct Copies {
@@ -77,21 +98,20 @@ static void write_copy(const Copies *c, const View *copy, const void *param, int
 /* ---- SGD ---- */
 
 typedef struct SgdContext {
-    TensorList params, grads, momentum;
+    TensorList list[STATE1 + 1]; /* PARAM, GRAD, STATE1 */
     Copies copies;
     SgdStep step;
 } SgdContext;
 
-static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
-    const SgdContext *c = ctx;
-    const View *views[] = {c->params.v[tensor], c->grads.v[tensor], c->momentum.n ? c->momentum.v[tensor] : NULL};
+static void sgd_blocks(const SgdContext *c, int64_t tensor, int64_t begin, int64_t end) {
+    const View *views[STATE1 + 1], *copy = copy_of(&c->copies, tensor);
+    views_of(c->list, STATE1 + 1, tensor, views);
     const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = c->step.grad_scale == 1.0 ? 1u << GRAD : 0, fresh = c->step.first ? 1u << STATE1 : 0;
-    const View *copy = copy_of(&c->copies, tensor);
     Operands o;
-    void *x[3];
-    open_operands(&o, 3, views, wide);
+    void *x[STATE1 + 1];
+    open_operands(&o, STATE1 + 1, views, wide);
     const int64_t block = copy ? at_most(o.streams.block, COPY_BLOCK) : o.streams.block;
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
@@ -102,15 +122,22 @@ static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     }
 }
 
+static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const SgdContext *c = ctx;
+    void *x[STATE1 + 1];
+    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE1 + 1, tensor, begin, x))
+        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
+            ->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
+    else sgd_blocks(c, tensor, begin, end);
+}
+
 Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
                     double grad_scale) {
     ListPlan plan;
     if (!list_ok(params) || !list_ok(grads) || !list_ok(momentum)) return AMP_BAD_DTYPE;
     Status status = amp_list_plan(&plan, params);
     if (status != AMP_OK) return status;
-    SgdContext c = {params,
-                    grads,
-                    momentum,
+    SgdContext c = {{params, grads, momentum},
                     copies_of(copies),
                     {.neg_lr = -options->lr,
                      .momentum = options->momentum,
@@ -128,23 +155,21 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, Te
 /* ---- Adam, AdamW, NAdam ---- */
 
 typedef struct AdamContext {
-    TensorList params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq;
+    TensorList list[STATE3 + 1]; /* PARAM, GRAD, exp_avg, exp_avg_sq, max_exp_avg_sq */
     Copies copies;
-    const AdamStep *step; /* one per tensor */
+    const AdamStep *step; /* one per tensor, or one for all */
+    bool one_step;
 } AdamContext;
 
-static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
-    const AdamContext *c = ctx;
-    const AdamStep *step = &c->step[tensor];
-    const View *views[] = {c->params.v[tensor], c->grads.v[tensor], c->exp_avg.v[tensor], c->exp_avg_sq.v[tensor],
-                           c->max_exp_avg_sq.n ? c->max_exp_avg_sq.v[tensor] : NULL};
+static void adam_blocks(const AdamContext *c, const AdamStep *step, int64_t tensor, int64_t begin, int64_t end) {
+    const View *views[STATE3 + 1], *copy = copy_of(&c->copies, tensor);
+    views_of(c->list, STATE3 + 1, tensor, views);
     const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = step->grad_scale == 1.0 ? 1u << GRAD : 0;
-    const View *copy = copy_of(&c->copies, tensor);
     Operands o;
-    void *x[5];
-    open_operands(&o, 5, views, wide);
+    void *x[STATE3 + 1];
+    open_operands(&o, STATE3 + 1, views, wide);
     const int64_t block = copy ? at_most(o.streams.block, COPY_BLOCK) : o.streams.block;
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
@@ -153,6 +178,16 @@ static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
         if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
+}
+
+static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+    const AdamContext *c = ctx;
+    const AdamStep *step = &c->step[c->one_step ? 0 : tensor];
+    void *x[STATE3 + 1];
+    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE3 + 1, tensor, begin, x))
+        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
+            ->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], end - begin, step);
+    else adam_blocks(c, step, tensor, begin, end);
 }
 
 static AdamStep adam_step(const AdamOptions *o, double t, double grad_scale) {
@@ -189,19 +224,22 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
         return AMP_BAD_DTYPE;
     Status status = amp_list_plan(&plan, params);
     if (status != AMP_OK) return status;
-    if (params.n > LIST_SMALL / 4) {
-        steps = (uint64_t)params.n > SIZE_MAX / sizeof *steps ? NULL : malloc((size_t)params.n * sizeof *steps);
+    /* Tensors of one group are nearly always at the same step: powers are taken once. */
+    bool one_step = !options->nadam;
+    for (int64_t i = 1; i < params.n && one_step; i++) one_step = step[i] == step[0];
+    const int64_t different = one_step ? params.n > 0 : params.n;
+    if (different > LIST_SMALL / 4) {
+        steps = (uint64_t)different > SIZE_MAX / sizeof *steps ? NULL : malloc((size_t)different * sizeof *steps);
         if (!steps) {
             status = AMP_NO_MEMORY;
             goto done;
         }
     }
-    for (int64_t i = 0; i < params.n; i++) {
-        /* Tensors of one group are nearly always at the same step: powers are taken once. */
+    for (int64_t i = 0; i < different; i++) {
         steps[i] = i && !options->nadam && step[i] == step[i - 1] ? steps[i - 1] : adam_step(options, step[i], grad_scale);
         if (options->nadam) nadam_step(&steps[i], options, step[i], &mu_product[i]);
     }
-    AdamContext c = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies_of(copies), steps};
+    AdamContext c = {{params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq}, copies_of(copies), steps, one_step};
     amp_list_run(&plan, adam_body, &c);
 done:
     if (steps != small) free(steps);

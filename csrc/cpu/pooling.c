@@ -96,24 +96,34 @@ static double divisor_of(const Windows *w, int64_t z, int64_t y, int64_t x) {
 
 /* SUM: what is added up in. LEAST: the largest of no values. SHARE: a sum divided by a count. */
 #define BODIES(K, T, REAL, SUM, LEAST, SHARE) \
+    static REAL max_one_##K(const Windows *w, const T *x, int64_t oz, int64_t oy, int64_t ox, int64_t *position) { \
+        const PoolDim *dim = w->plan->dim; \
+        int64_t height = dim[1].in, width = dim[2].in; \
+        bool any = w->count[0][oz] > 0 && w->count[1][oy] > 0 && w->count[2][ox] > 0; \
+        int64_t best_at = any ? (w->first[0][oz] * height + w->first[1][oy]) * width + w->first[2][ox] : 0; \
+        REAL best = any ? x[best_at] : LEAST; \
+        FOR_EACH_ROW { \
+            for (int64_t k = 0, p = start; k < n; k++, p += dim[2].step) { \
+                REAL v = x[p]; \
+                int64_t take = -(int64_t)((v > best) | (v != v)); /* all bits or none: no branch to mispredict */ \
+                best_at ^= (best_at ^ p) & take; \
+                best = x[best_at]; \
+            } \
+        } \
+        *position = best_at; \
+        return best; \
+    } \
     static void max_##K(const Windows *w, const char *in, char *out, I64 *index) { \
+        const PoolDim *dim = w->plan->dim; \
         const T *x = (const T *)(const void *)in; \
         T *o = (T *)(void *)out; \
-        FOR_EACH_WINDOW { \
-            bool any = w->count[0][oz] > 0 && w->count[1][oy] > 0 && w->count[2][ox] > 0; \
-            int64_t best_at = any ? (w->first[0][oz] * height + w->first[1][oy]) * width + w->first[2][ox] : 0; \
-            REAL best = any ? x[best_at] : LEAST; \
-            FOR_EACH_ROW { \
-                for (int64_t k = 0, p = start; k < n; k++, p += dim[2].step) { \
-                    REAL v = x[p]; \
-                    int64_t take = -(int64_t)((v > best) | (v != v)); /* all bits or none: no branch to mispredict */ \
-                    best_at ^= (best_at ^ p) & take; \
-                    best = x[best_at]; \
+        int64_t at = 0, position; \
+        for (int64_t oz = 0; oz < dim[0].out; oz++) \
+            for (int64_t oy = 0; oy < dim[1].out; oy++) \
+                for (int64_t ox = 0; ox < dim[2].out; ox++, at++) { \
+                    o[at] = max_one_##K(w, x, oz, oy, ox, &position); \
+                    if (index) index[at] = position; \
                 } \
-            } \
-            o[at] = best; \
-            if (index) index[at] = best_at; \
-        } \
     } \
     /* Long rows in LANES sums, which do not wait for each other. */ \
     static SUM sum_##K(const T *x, int64_t n) { \
@@ -170,6 +180,66 @@ BODIES(f32, F32, float, double, -INFINITY, share_float)
 BODIES(f64, F64, double, double, -(double)INFINITY, share_float)
 BODIES(i64, I64, int64_t, uint64_t, INT64_MIN, share_int) /* wraps */
 
+/* ---- the largest of four windows at once ---- */
+
+typedef float Four __attribute__((vector_size(16)));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+
+/* The four windows from ox on are as wide as each other, not empty, and equally far apart: *apart elements. */
+static bool four_alike(const Windows *w, int64_t ox, int64_t *apart) {
+    const int64_t *first = w->first[2] + ox, *count = w->count[2] + ox;
+    const int64_t step = first[1] - first[0];
+    *apart = step;
+    return count[0] > 0 && ((count[1] ^ count[0]) | (count[2] ^ count[0]) | (count[3] ^ count[0])) == 0 &&
+           first[2] - first[1] == step && first[3] - first[2] == step;
+}
+
+static void max_four(const Windows *w, const F32 *x, F32 *o, I64 *index, int64_t oz, int64_t oy, int64_t ox, int64_t apart) {
+    const PoolDim *dim = w->plan->dim;
+    const int64_t height = dim[1].in, width = dim[2].in;
+    const int64_t begin = (w->first[0][oz] * height + w->first[1][oy]) * width + w->first[2][ox];
+    const int32_t gap = (int32_t)apart;
+    const FourInts spread = {0, gap, 2 * gap, 3 * gap};
+    Four best = {x[begin], x[begin + apart], x[begin + 2 * apart], x[begin + 3 * apart]};
+    FourInts best_at = (int32_t)begin + spread;
+    FOR_EACH_ROW {
+        for (int64_t k = 0, p = start; k < n; k++, p += dim[2].step) {
+            Four v = {x[p], x[p + apart], x[p + 2 * apart], x[p + 3 * apart]};
+            FourInts take = (v > best) | (v != v);
+            best = (Four)(((FourInts)v & take) | ((FourInts)best & ~take));
+            best_at = (((int32_t)p + spread) & take) | (best_at & ~take);
+        }
+    }
+    for (int i = 0; i < 4; i++) o[i] = best[i];
+    for (int i = 0; index && i < 4; i++) index[i] = best_at[i];
+}
+
+/* max_f32, where positions fit 32 bits. */
+static void max_by_fours(const Windows *w, const char *in, char *out, I64 *index) {
+    const F32 *x = (const F32 *)(const void *)in;
+    F32 *o = (F32 *)(void *)out;
+    const PoolDim *dim = w->plan->dim;
+    if ((double)dim[0].in * (double)dim[1].in * (double)dim[2].in > INT32_MAX) {
+        max_f32(w, in, out, index);
+        return;
+    }
+    for (int64_t oz = 0, at = 0; oz < dim[0].out; oz++)
+        for (int64_t oy = 0; oy < dim[1].out; oy++) {
+            const bool rows = w->count[0][oz] > 0 && w->count[1][oy] > 0;
+            for (int64_t ox = 0, done; ox < dim[2].out; ox += done, at += done) {
+                int64_t apart, position;
+                if (rows && ox + 4 <= dim[2].out && four_alike(w, ox, &apart)) {
+                    max_four(w, x, o + at, index ? index + at : NULL, oz, oy, ox, apart);
+                    done = 4;
+                    continue;
+                }
+                o[at] = max_one_f32(w, x, oz, oy, ox, &position);
+                if (index) index[at] = position;
+                done = 1;
+            }
+        }
+}
+
 /* ---- the slot ---- */
 
 typedef struct Job {
@@ -212,7 +282,7 @@ static bool one_plane(const Job *job, int64_t i, char *in_buffer, char *out_buff
     if (plan->kind == POOL_MAX) {
         I64 *index = NULL;
         if (job->out_index) index = (I64 *)(void *)amp_plane_place(job->out_index, i, AMP_INT64, index_buffer);
-        job->bodies->max(&w, in, out, index);
+        (job->bodies == &bodies_f32 ? max_by_fours : job->bodies->max)(&w, in, out, index);
         if (index) amp_plane_write(job->out_index, i, AMP_INT64, (const char *)index);
     } else {
         job->bodies->average(&w, in, out);

@@ -6,17 +6,25 @@
 #include "run_op.h"
 #include "tensor_set.h"
 
+/* Surely: strided tensors are looked at more closely by check_list. */
+static inline bool writable(const TensorSet *s, int64_t i) {
+    return (s->copy[i].layout & LAYOUT_CONTIGUOUS) && !s->tensor[i]->st->readonly;
+}
+
 /* Floating, one device; what is written has no element twice and no read-only memory. */
 static int check_list(const TensorSet *s, int device, bool written, const char *what) {
     for (int64_t i = 0; i < s->n; i++) {
         const View *v = s->view[i];
+        if (v->device == device && kernel_dtype(v->dtype) && (!written || writable(s, i))) {
+            continue;
+        }
         if (v->device != device) {
             return fail_device(what);
         }
         if (!kernel_dtype(v->dtype)) {
             return fail_dtype(what, v->dtype);
         }
-        if (written && (check_overlap(v, what) < 0 || check_writable(s->tensor[i], what) < 0)) {
+        if (check_overlap(v, what) < 0 || check_writable(s->tensor[i], what) < 0) {
             return -1;
         }
     }
@@ -29,12 +37,17 @@ static int check_matches(const TensorSet *params, const TensorSet *other, bool w
                      (long long)other->n, name);
         return -1;
     }
+    bool plain = true;
     for (int64_t i = 0; i < params->n; i++) {
-        const View *a = params->view[i], *b = other->view[i];
-        bool alike = a->ndim == b->ndim;
-        for (int d = 0; alike && d < a->ndim; d++) {
+        const View *a = &params->copy[i], *b = &other->copy[i];
+        bool alike = a->ndim == b->ndim && a->numel == b->numel;
+        for (int d = 0; alike && d < a->ndim && a->ndim > 1; d++) { /* with one dimension, numel was all of it */
             alike = a->shape[d] == b->shape[d];
         }
+        if (alike && a->dtype == b->dtype && a->device == b->device && (!written || writable(other, i))) {
+            continue;
+        }
+        plain = false;
         if (!alike) {
             PyErr_Format(PyExc_RuntimeError, "%s: parameter %lld and its entry in %s have different shapes", what, (long long)i,
                          name);
@@ -46,7 +59,7 @@ static int check_matches(const TensorSet *params, const TensorSet *other, bool w
             return -1;
         }
     }
-    return check_list(other, params->view[0]->device, written, what);
+    return plain ? 0 : check_list(other, params->view[0]->device, written, what);
 }
 
 static int parse_bool(PyObject *o, bool *out) {
@@ -318,7 +331,7 @@ static PyObject *entry[ENTRIES];
 static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_sgd_";
-    TensorSet params = {0}, grads = {0}, buffers = {0};
+    TensorSet params, grads, buffers;
     SgdOptions o;
     double grad_scale;
     if (arg_count(what, nargs, 11) < 0 || arg_double(args[3], &o.lr) < 0 || arg_double(args[4], &o.momentum) < 0 ||
@@ -328,6 +341,9 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         return NULL;
     }
     PyObject *result = NULL;
+    tensor_set_clear(&params);
+    tensor_set_clear(&grads);
+    tensor_set_clear(&buffers);
     if (tensor_set_gather(&params, args[0], what) < 0 || tensor_set_gather(&grads, args[1], what) < 0) {
         goto done;
     }
@@ -499,8 +515,10 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
     AdamLists l;
     enum { SETS = 7, STATES = 2 };
     TensorSet *const sets[SETS] = {&l.params, &l.grads, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq, &l.steps, &l.mu_products};
-    PyObject *const keys[SETS - STATES] = {entry[EXP_AVG], entry[EXP_AVG_SQ], o.amsgrad ? entry[MAX_EXP_AVG_SQ] : NULL,
-                                           entry[STEP], o.nadam ? entry[MU_PRODUCT] : NULL};
+    /* in the order in which the state is made */
+    TensorSet *const stored[SETS - STATES] = {&l.steps, &l.mu_products, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq};
+    PyObject *const keys[SETS - STATES] = {entry[STEP], o.nadam ? entry[MU_PRODUCT] : NULL, entry[EXP_AVG], entry[EXP_AVG_SQ],
+                                           o.amsgrad ? entry[MAX_EXP_AVG_SQ] : NULL};
     const int lists = PyDict_Check(args[STATES]) ? STATES : SETS;
     int gathered = 0, failed = 0;
     while (gathered < lists && !failed) {
@@ -508,7 +526,7 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
         gathered += !failed;
     }
     if (!failed && lists < SETS) {
-        failed = tensor_set_lookup(sets + STATES, keys, SETS - STATES, args[STATES], &l.params, what);
+        failed = tensor_set_lookup(stored, keys, SETS - STATES, args[STATES], &l.params, what);
         gathered = failed ? gathered : SETS;
     }
     bool missing = failed > 0;
@@ -545,6 +563,61 @@ static PyObject *grads_of(PyObject *module, PyObject *params) {
         PyList_SET_ITEM(grads, i, Py_NewRef((PyObject *)grad));
     }
     return grads;
+}
+
+/* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. */
+static bool gather_plain_grads(TensorSet *s, PyObject *params) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
+        PyObject *p = PyList_GET_ITEM(params, i);
+        Tensor *grad = tensor_check_exact(p) ? ((Tensor *)p)->grad : NULL;
+        if (!grad && tensor_check_exact(p)) {
+            continue;
+        }
+        if (!grad || !tensor_check_exact((PyObject *)grad) || tensor_requires_grad(grad) || (grad->flags & TENSOR_INFERENCE) ||
+            !kernel_dtype(grad->v.dtype) || (s->n && grad->v.device != s->view[0]->device)) {
+            return false;
+        }
+        tensor_set_push(s, grad);
+    }
+    return true;
+}
+
+/* p.grad.zero_() for every parameter of a list that has a gradient. False, and nothing done, if that takes more than zeros. */
+static PyObject *zero_grads(PyObject *module, PyObject *params) {
+    (void)module;
+    static const char what[] = "zero_grad";
+    TensorSet grads;
+    if (!PyList_Check(params)) {
+        Py_RETURN_FALSE;
+    }
+    if (tensor_set_reserve(&grads, PyList_GET_SIZE(params)) < 0) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    const Backend *backend = NULL;
+    bool fits = gather_plain_grads(&grads, params);
+    if (fits && grads.n) {
+        int device = grads.view[0]->device;
+        backend = backend_of(device, what);
+        if (!backend || check_list(&grads, device, true, what) < 0) {
+            goto done;
+        }
+        fits = backend->zero != NULL;
+    }
+    if (fits && grads.n) {
+        PyThreadState *saved = release_gil(tensor_set_bytes(&grads));
+        Status status = backend->zero(tensor_set_list(&grads));
+        take_gil(saved);
+        tensor_set_bump(&grads);
+        if (status != AMP_OK) {
+            amp_raise(status, what);
+            goto done;
+        }
+    }
+    result = PyBool_FromLong(fits);
+done:
+    tensor_set_release(&grads);
+    return result;
 }
 
 /* p.grad = None for every parameter of a list. A destructor may run and change the list: the size is read anew each time. */
@@ -594,6 +667,10 @@ static PyMethodDef methods[] = {
      "if an entry is missing."},
     {"_grads_of", grads_of, METH_O,
      "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
+    {"_zero_grads", zero_grads, METH_O,
+     "_zero_grads(params, /)\n--\n\nZeros every gradient in place. False, and nothing done, if one is not a plain tensor, or has "
+     "a "
+     "history."},
     {"_clear_grads", clear_grads, METH_O, "_clear_grads(params, /)\n--\n\np.grad = None for each of the list."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,6 +1,7 @@
 /* ampnative._C: makes the one process-wide state and fills the module. */
 #include <string.h>
 
+#include "../cpu/ceiling.h"
 #include "../cpu/cpu_features.h"
 #include "../cuda/emulated.h"
 #include "autocast_region.h"
@@ -173,6 +174,22 @@ static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *n) {
     Py_RETURN_NONE;
 }
 
+static PyObject *ceiling(PyObject *Py_UNUSED(self), PyObject *args) {
+    const char *kind;
+    Py_ssize_t nbytes = 0;
+    if (!PyArg_ParseTuple(args, "s|n:_ceiling", &kind, &nbytes)) {
+        return NULL;
+    }
+    const bool bf16 = strcmp(kind, "bf16") == 0, copy = strcmp(kind, "copy") == 0;
+    if ((!bf16 && !copy && strcmp(kind, "fp32") != 0) || (copy && nbytes <= 0)) {
+        PyErr_Format(PyExc_ValueError, "_ceiling: expected 'fp32', 'bf16' or 'copy' with its bytes, got '%s', %zd", kind, nbytes);
+        return NULL;
+    }
+    double rate;
+    Py_BEGIN_ALLOW_THREADS rate = copy ? amp_ceiling_copy((size_t)nbytes) : amp_ceiling_flops(bf16);
+    Py_END_ALLOW_THREADS return rate > 0 ? PyFloat_FromDouble(rate) : PyErr_NoMemory();
+}
+
 static PyMethodDef functions[] = {
     {"set_default_dtype", set_default_dtype, METH_O,
      "set_default_dtype(dtype, /)\n--\n\nSets the dtype of Python floats and of factories without dtype=."},
@@ -192,6 +209,9 @@ static PyMethodDef functions[] = {
     {"_memory_empty_cache", memory_empty_cache, METH_O, "_memory_empty_cache(device, /)\n--\n\nGives unused blocks back."},
     {"isa_name", isa_name, METH_NOARGS, "isa_name()\n--\n\nThe instruction-set level in use."},
     {"_set_isa", set_isa, METH_O, "_set_isa(name, /)\n--\n\nCaps the instruction-set level: for tests."},
+    {"_ceiling", ceiling, METH_VARARGS,
+     "_ceiling(kind, nbytes=0, /)\n--\n\nWhat all threads together reach here: 'fp32' or 'bf16' operations per second from "
+     "registers, or bytes per second, read plus written, that a 'copy' of nbytes moves."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that kernels may use."},
     {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use."},
     {NULL, NULL, 0, NULL},

@@ -18,20 +18,23 @@ int tensor_set_reserve(TensorSet *s, Py_ssize_t n) {
     s->heap = NULL;
     s->tensor = s->inline_tensor;
     s->view = s->inline_view;
+    s->copy = s->inline_copy;
     if (n <= INLINE_TENSORS) {
         return 0;
     }
-    if ((size_t)n > SIZE_MAX / 2 / (sizeof(Tensor *) + sizeof(View *))) {
+    const size_t each = sizeof(Tensor *) + sizeof(View *) + sizeof(View);
+    if ((size_t)n > SIZE_MAX / 2 / each) {
         PyErr_NoMemory();
         return -1;
     }
-    s->heap = PyMem_Malloc((size_t)n * (sizeof(Tensor *) + sizeof(View *)));
+    s->heap = PyMem_Malloc((size_t)n * each);
     if (!s->heap) {
         PyErr_NoMemory();
         return -1;
     }
-    s->tensor = s->heap;
-    s->view = (const View **)(void *)(s->tensor + n);
+    s->copy = s->heap;
+    s->view = (const View **)(void *)(s->copy + n);
+    s->tensor = (Tensor **)(void *)(s->view + n);
     return 0;
 }
 
@@ -55,10 +58,7 @@ int tensor_set_gather(TensorSet *s, PyObject *o, const char *what) {
             PyErr_Format(PyExc_TypeError, "%s: item %zd must be a Tensor, not %.100s", what, i, Py_TYPE(item)->tp_name);
             goto fail;
         }
-        Py_INCREF(item);
-        s->tensor[i] = (Tensor *)item;
-        s->view[i] = &((Tensor *)item)->v;
-        s->n = i + 1;
+        tensor_set_push(s, (Tensor *)item);
     }
     Py_DECREF(fast);
     return 0;
@@ -68,29 +68,118 @@ fail:
     return -1;
 }
 
-int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
-                      const char *what) {
-    int reserved = 0, failed = 0;
-    while (reserved < n && !failed) {
-        failed = tensor_set_reserve(s[reserved], key[reserved] ? (Py_ssize_t)owners->n : 0);
-        reserved += !failed;
+/* ---- state of an optimizer ----
+ *
+ * state[owner][key] of a thousand owners lies all over memory: dict objects, their tables, tensors, storages. Dicts are nearly always
+ * filled in the order in which they are asked, so nothing needs to be hashed, and what the next owners need is fetched while the
+ * caches still wait for this one's. */
+
+enum { AHEAD = 16, MOST_KEYS = 8, LINE = 64 };
+
+static inline void fetch(const void *p) {
+    __builtin_prefetch(p);
+    __builtin_prefetch((const void *)((uintptr_t)p + LINE));
+}
+
+/* The values of the keys if the dict has them in this order: the same objects, and nothing between them. */
+static inline bool values_in_order(PyObject *dict, PyObject *const *key, int n, PyObject **value) {
+    Py_ssize_t place = 0;
+    PyObject *found;
+    for (int k = 0; k < n; k++) {
+        if (!PyDict_Next(dict, &place, &found, &value[k]) || found != key[k]) {
+            return false;
+        }
+        fetch(value[k]);
     }
-    for (int64_t i = 0; i < owners->n && !failed; i++) {
-        PyObject *entries = PyDict_GetItemWithError(state, (PyObject *)owners->tensor[i]);
-        for (int k = 0; k < n && !failed; k++) {
-            if (!key[k]) {
-                continue;
-            }
-            PyObject *value = entries && PyDict_Check(entries) ? PyDict_GetItemWithError(entries, key[k]) : NULL;
-            if (value && tensor_check(value)) {
-                tensor_set_push(s[k], (Tensor *)value);
-                continue;
-            }
+    return true;
+}
+
+/* Adds the entries of the owners from `begin` on, at most AHEAD of them, as long as everything lies in order; runs no Python code, so
+ * that what was found stays where it is. How many it did. */
+static int64_t take_in_order(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
+                             int64_t begin, Py_ssize_t *place) {
+    PyObject *entries[AHEAD], *value[AHEAD][MOST_KEYS], *owner;
+    Py_ssize_t after[AHEAD], next = *place;
+    int64_t found = 0, count = 0, done = 0;
+    for (; found < AHEAD && begin + found < owners->n; found++) {
+        if (!PyDict_Next(state, &next, &owner, &entries[found]) || owner != (PyObject *)owners->tensor[begin + found]) {
+            break;
+        }
+        after[found] = next;
+        __builtin_prefetch(entries[found]);
+    }
+    while (count < found && PyDict_Check(entries[count])) {
+        fetch(((PyDictObject *)entries[count++])->ma_keys);
+    }
+    while (done < count && values_in_order(entries[done], key, n, value[done])) {
+        done++;
+    }
+    for (int64_t i = 0; i < done; i++) {
+        bool tensors = true;
+        for (int k = 0; k < n; k++) {
+            tensors = tensors && tensor_check(value[i][k]);
+        }
+        if (!tensors) {
+            return i;
+        }
+        for (int k = 0; k < n; k++) {
+            tensor_set_push(s[k], (Tensor *)value[i][k]);
+        }
+        *place = after[i];
+    }
+    return done;
+}
+
+/* Where the first owner stands in `state`: groups after the first begin in the middle. Looked for only as long as that costs little. */
+static Py_ssize_t first_place(PyObject *state, const TensorSet *owners) {
+    Py_ssize_t place = 0, next = 0;
+    PyObject *owner, *entries;
+    for (int64_t i = 0; owners->n && i < 8 * owners->n && PyDict_Next(state, &next, &owner, &entries); i++) {
+        if (owner == (PyObject *)owners->tensor[0]) {
+            return place;
+        }
+        place = next;
+    }
+    return 0;
+}
+
+/* The entries of one owner, wherever they are. 0; 1 if one is missing; -1 with an exception. */
+static int take_by_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners, int64_t i,
+                          const char *what) {
+    PyObject *entries = PyDict_GetItemWithError(state, (PyObject *)owners->tensor[i]);
+    for (int k = 0; k < n; k++) {
+        PyObject *value = entries && PyDict_Check(entries) ? PyDict_GetItemWithError(entries, key[k]) : NULL;
+        if (!value || !tensor_check(value)) {
             if (value) {
                 PyErr_Format(PyExc_TypeError, "%s: the entry %R of parameter %lld must be a Tensor, not %.100s", what, key[k],
                              (long long)i, Py_TYPE(value)->tp_name);
             }
-            failed = PyErr_Occurred() ? -1 : 1;
+            return PyErr_Occurred() ? -1 : 1;
+        }
+        tensor_set_push(s[k], (Tensor *)value);
+    }
+    return 0;
+}
+
+int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
+                      const char *what) {
+    TensorSet *wanted[MOST_KEYS];
+    PyObject *wanted_key[MOST_KEYS];
+    int reserved = 0, failed = 0, count = 0;
+    while (reserved < n && !failed) {
+        failed = tensor_set_reserve(s[reserved], key[reserved] ? (Py_ssize_t)owners->n : 0);
+        if (key[reserved]) {
+            wanted[count] = s[reserved];
+            wanted_key[count++] = key[reserved];
+        }
+        reserved += !failed;
+    }
+    Py_ssize_t place = first_place(state, owners);
+    for (int64_t i = 0, done; i < owners->n && !failed; i += done) {
+        done = take_in_order(wanted, wanted_key, count, state, owners, i, &place);
+        if (done == 0) {
+            failed = take_by_lookup(wanted, wanted_key, count, state, owners, i, what);
+            done = 1;
         }
     }
     while (failed && reserved > 0) {

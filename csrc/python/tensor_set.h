@@ -8,24 +8,34 @@
 
 enum { INLINE_TENSORS = 24 };
 
+/* The views are copies, side by side: a long list is walked several times, and a worker that read the views inside the tensors would
+ * fetch, and send back, the cache lines with the reference counts that the caller writes. */
 typedef struct TensorSet {
     int64_t n;
-    Tensor **tensor; /* n strong references */
-    const View **view;
+    Tensor **tensor;   /* n strong references */
+    const View **view; /* view[i] == &copy[i] */
+    View *copy;
     void *heap; /* NULL while the inline arrays suffice */
     Tensor *inline_tensor[INLINE_TENSORS];
     const View *inline_view[INLINE_TENSORS];
+    View inline_copy[INLINE_TENSORS];
 } TensorSet;
 
+static inline void tensor_set_clear(TensorSet *s) { /* for a set that may be released without having been made */
+    s->n = 0;
+    s->heap = NULL;
+}
 /* `o` is a list or tuple (or any sequence) of tensors; None gives an empty set. 0, or -1 with an exception and nothing held. */
 int tensor_set_gather(TensorSet *s, PyObject *o, const char *what);
 /* An empty set with room for n; 0, or -1 with an exception. */
 int tensor_set_reserve(TensorSet *s, Py_ssize_t n);
 static inline void tensor_set_push(TensorSet *s, Tensor *t) { /* there is room */
     s->tensor[s->n] = (Tensor *)Py_NewRef((PyObject *)t);
-    s->view[s->n++] = &t->v;
+    s->copy[s->n] = t->v;
+    s->view[s->n] = &s->copy[s->n];
+    s->n++;
 }
-/* n sets: s[k] gets state[owner][key[k]] of every tensor of `owners`; `state` is a dict of dicts, a NULL key gives an empty set. 0; 1 if
+/* At most 8 sets: s[k] gets state[owner][key[k]] of every tensor of `owners`; `state` is a dict of dicts, a NULL key gives an empty set. 0; 1 if
  * an entry is missing, with nothing held and no exception; -1 with an exception. */
 int tensor_set_lookup(TensorSet *const *s, PyObject *const *key, int n, PyObject *state, const TensorSet *owners,
                       const char *what);

@@ -217,6 +217,9 @@ static void test_many_tensors(void) {
             for (int64_t j = 0; j < m[i].v.numel; j++) CHECK(((float *)(void *)m[i].v.data)[j] == 2.0f * (float)(j % 1000));
         ((float *)(void *)m[COUNT - 1].v.data)[m[COUNT - 1].v.numel - 1] = INFINITY;
         CHECK(amp_list_unscale((TensorList){COUNT, list}, 0.5f, &found, NULL) == AMP_OK && found == 1.0f);
+        CHECK(amp_list_zero((TensorList){COUNT, list}) == AMP_OK);
+        for (int i = 0; i < COUNT; i++)
+            for (int64_t j = 0; j < m[i].v.numel; j++) CHECK(((uint32_t *)(void *)m[i].v.data)[j] == 0);
         for (int i = 0; i < COUNT; i++) free(m[i].v.data);
     }
     amp_set_num_threads(2);
@@ -578,6 +581,12 @@ static void test_scale(void) {
         CHECK(amp_list_scale((TensorList){1, &v}, 0.5) == AMP_OK);
         for (int i = 0; i < 9; i++) CHECK(get(FLOATS[d], data, i) == (i - 4.0) * 0.5);
         CHECK(amp_list_scale((TensorList){1, &v}, NAN) == AMP_OK && isnan(get(FLOATS[d], data, 0)));
+        CHECK(amp_list_zero((TensorList){1, &v}) == AMP_OK);
+        for (int i = 0; i < 9; i++) CHECK(get(FLOATS[d], data, i) == 0.0);
+        for (int i = 0; i < 9; i++) put(FLOATS[d], data, i, 5.0);
+        matrix(&m, data, FLOATS[d], 2, 3, 4, 1); /* rows with a gap between them */
+        CHECK(amp_list_zero((TensorList){1, &v}) == AMP_OK);
+        for (int i = 0; i < 9; i++) CHECK(get(FLOATS[d], data, i) == (i < 3 || (i > 3 && i < 7) ? 0.0 : 5.0));
     }
 }
 

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..._C import Tensor, tensor
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
+from .dataset import IterableDataset, Subset, TensorDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 from .worker import DATA, END, Workers, raise_again
 
@@ -23,8 +24,29 @@ class _Fetch:
     def __call__(self, indices: Any) -> Any:
         if not self.batched:
             return self.collate_fn(self.dataset[indices])
+        if self.collate_fn is default_collate:
+            rows = _rows(self.dataset, indices)
+            if rows is not None:
+                return rows
         fetch_all = getattr(self.dataset, "__getitems__", None)
         return self.collate_fn(fetch_all(indices) if fetch_all else [self.dataset[i] for i in indices])
+
+
+def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
+    """The batch of a TensorDataset, or of subsets of one, in one call per tensor: what joining its samples would give. None if the
+    samples have to be asked for one by one."""
+    if not isinstance(indices, list):
+        return None
+    while type(dataset) is Subset:
+        if set(map(type, indices)) != {int}:
+            return None
+        numbers = dataset.indices
+        indices, dataset = [numbers[i] for i in indices], dataset.dataset
+    plain = type(dataset) is TensorDataset and set(map(type, indices)) == {int}
+    if not plain or any(type(t) is not Tensor for t in dataset.tensors):
+        return None
+    at = tensor(indices)
+    return [t[at] for t in dataset.tensors]
 
 
 class _StreamFetch:
