@@ -32,7 +32,7 @@ static void line(const Softmax *s, const char *const *in, char *out, int64_t n) 
     }
     double m = k->max(in[0], n);
     bool logarithm = s->op == OP_log_softmax;
-    double sum = k->exp_sum(in[0], logarithm ? NULL : out, n, m);
+    double sum = k->exp_sum(in[0], logarithm ? NULL : out, n, m, NULL, 0);
     if (logarithm) k->shift(in[0], out, n, m, log(sum / k->unit));
     else k->scale(out, n, 1.0 / sum);
 }

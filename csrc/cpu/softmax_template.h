@@ -1,7 +1,8 @@
 /* The runs of softmax.h for one type and one instruction set. Needs
  *   T (stored type), REAL (its value type), UNIT_EXP(x) = UNIT exp(x), LOG(x) of float64, K(name) kernel name, TARGET function
- *   attribute.
- * Lanes do not depend on the vector width, and nothing is contracted: every instruction set gives the same bits. */
+ *   attribute, WIDE: WIDTH doubles, NARROW: so many REAL, STREAM.
+ * Lanes do not depend on the vector width, and nothing is contracted: every instruction set that has the same UNIT_EXP gives the same
+ * bits. */
 
 #define LOOP         IVDEP for (int64_t i = 0; i < n; i++)
 #define IN(name)     ((const T *)(const void *)(name))
@@ -28,37 +29,47 @@ TARGET static double K(max)(const char *x_, int64_t n) {
     return (double)lane[0];
 }
 
-/* The sum of positive values: four in their own format, then float64. */
-TARGET static inline double K(positive_sum)(const REAL *e, int64_t n) {
-    double lane[LANES] = {0};
+/* Sums of positive values: four in their own format, then float64. What is fetched lies ahead: exponentials take longer than memory does,
+ * the search for the maximum that follows does not. */
+TARGET static inline __attribute__((always_inline)) double K(exp_sum_body)(const T *x, T *o, int64_t n, const REAL m,
+                                                                           const char *ahead, int64_t ahead_item) {
+    WIDE sums[LANES / WIDTH] = {{0}};
+    double lane[LANES];
     int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (int l = 0; l < LANES; l++) {
-            const REAL *v = e + i + l;
-            REAL four = (v[0] + v[LANES]) + (v[2 * LANES] + v[3 * LANES]);
-            lane[l] += (double)four;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        REAL e[4 * LANES], four[LANES];
+        for (int64_t line = 0; ahead && line < 4 * LANES * ahead_item; line += CACHE_LINE)
+            __builtin_prefetch(ahead + i * ahead_item + line);
+        for (int k = 0; k < 4 * LANES; k++) e[k] = UNIT_EXP(x[i + k] - m);
+        if (o) memcpy(o + i, e, sizeof e);
+        for (int l = 0; l < LANES; l++) four[l] = (e[l] + e[l + LANES]) + (e[l + 2 * LANES] + e[l + 3 * LANES]);
+        _Pragma("GCC unroll 4") for (int v = 0; v < LANES / WIDTH; v++) {
+            NARROW part;
+            memcpy(&part, four + v * WIDTH, sizeof part);
+            sums[v] += __builtin_convertvector(part, WIDE);
         }
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++) lane[l] += (double)e[i + l];
-    for (int l = 0; i < n; i++, l++) lane[l] += (double)e[i];
+    }
+    memcpy(lane, sums, sizeof lane);
+    for (; i + LANES <= n; i += LANES) {
+        REAL e[LANES];
+        for (int l = 0; l < LANES; l++) e[l] = UNIT_EXP(x[i + l] - m);
+        if (o) memcpy(o + i, e, sizeof e);
+        for (int l = 0; l < LANES; l++) lane[l] += (double)e[l];
+    }
+    for (int l = 0; i < n; i++, l++) {
+        REAL e = UNIT_EXP(x[i] - m);
+        if (o) o[i] = e;
+        lane[l] += (double)e;
+    }
     for (int w = LANES / 2; w; w /= 2)
         for (int l = 0; l < w; l++) lane[l] += lane[l + w];
     return lane[0];
 }
 
-TARGET static double K(exp_sum)(const char *x_, char *out, int64_t n, double m_) {
-    const T *x = IN(x_);
-    T *o = OUT(out);
-    const REAL m = (REAL)m_;
-    REAL e[CHUNK];
-    double sum = 0;
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        int64_t count = n - at < CHUNK ? n - at : CHUNK;
-        IVDEP for (int64_t k = 0; k < count; k++) e[k] = UNIT_EXP(x[at + k] - m);
-        if (o) IVDEP for (int64_t k = 0; k < count; k++) o[at + k] = e[k];
-        sum += K(positive_sum)(e, count);
-    }
-    return sum;
+TARGET static double K(exp_sum)(const char *x, char *out, int64_t n, double m, const char *ahead, int64_t ahead_item) {
+    if (out) return K(exp_sum_body)(IN(x), OUT(out), n, (REAL)m, NULL, 0);
+    if (ahead) return K(exp_sum_body)(IN(x), NULL, n, (REAL)m, ahead, ahead_item);
+    return K(exp_sum_body)(IN(x), NULL, n, (REAL)m, NULL, 0);
 }
 
 TARGET static void K(scale)(char *out, int64_t n, double factor_) {
@@ -121,10 +132,22 @@ TARGET static void K(log_softmax_grad)(const char *grad, const char *output, cha
     LOOP o[i] = g[i] - UNIT_EXP(y[i]) * factor;
 }
 
-TARGET static void K(slope)(const char *x_, char *out, int64_t n, double m_, double factor_, double less_) {
+TARGET static void K(slope)(const char *x_, char *out, int64_t n, double m_, double factor_, double less_, bool stream) {
     const T *x = IN(x_);
     T *o = OUT(out);
     const REAL m = (REAL)m_, factor = (REAL)(factor_ * (1.0 / UNIT)), less = (REAL)less_;
+    if (stream) {
+        int64_t before = (int64_t)(-(uintptr_t)o % CACHE_LINE / sizeof(T));
+        before = before < n ? before : n;
+        for (int64_t i = 0; i < before; i++) o[i] = UNIT_EXP(x[i] - m) * factor - less;
+        x += before, o += before, n -= before;
+        for (; n >= 4 * LANES; x += 4 * LANES, o += 4 * LANES, n -= 4 * LANES) {
+            _Alignas(CACHE_LINE) REAL v[4 * LANES];
+            for (int k = 0; k < 4 * LANES; k++) v[k] = UNIT_EXP(x[k] - m) * factor - less;
+            for (size_t k = 0; k < sizeof v; k += STREAM_BYTES) STREAM((char *)o + k, (const char *)v + k);
+        }
+        STREAMED;
+    }
     LOOP o[i] = UNIT_EXP(x[i] - m) * factor - less;
 }
 
@@ -164,3 +187,8 @@ static const SoftmaxKernels K(kernels) = {UNIT,
 #undef GRADIENT
 #undef K
 #undef TARGET
+#undef WIDTH
+#undef WIDE
+#undef NARROW
+#undef STREAM
+#undef STREAM_BYTES
