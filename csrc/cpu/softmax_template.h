@@ -9,6 +9,20 @@
 #define OUT(name)    ((T *)(void *)(name))
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
+/* The sum and the maximum over lanes: halves by vectors, then single values, because a vector read from where single values were just
+ * written waits for them. */
+TARGET static inline __attribute__((always_inline)) double K(total)(double *lane) {
+    for (int l = 0; l < 8; l++) lane[l] += lane[l + 8];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+TARGET static inline __attribute__((always_inline)) REAL K(top)(REAL *lane) {
+    for (int l = 0; l < 8; l++) lane[l] = LARGER(lane[l + 8], lane[l]);
+    REAL a = LARGER(lane[4], lane[0]), b = LARGER(lane[5], lane[1]), c = LARGER(lane[6], lane[2]), d = LARGER(lane[7], lane[3]);
+    a = LARGER(c, a), b = LARGER(d, b);
+    return LARGER(b, a);
+}
+
 TARGET static double K(max)(const char *x_, int64_t n) {
     const T *x = IN(x_);
     REAL wide[4 * LANES], *lane = wide;
@@ -23,10 +37,9 @@ TARGET static double K(max)(const char *x_, int64_t n) {
     }
     for (; i + LANES <= n; i += LANES)
         for (int l = 0; l < LANES; l++) lane[l] = LARGER(x[i + l], lane[l]);
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) lane[l] = LARGER(lane[l + w], lane[l]);
-    for (; i < n; i++) lane[0] = LARGER(x[i], lane[0]);
-    return (double)lane[0];
+    REAL top = K(top)(lane);
+    for (; i < n; i++) top = LARGER(x[i], top);
+    return (double)top;
 }
 
 /* Sums of positive values: four in their own format, then float64. What is fetched lies ahead: exponentials take longer than memory does,
@@ -61,9 +74,7 @@ TARGET static inline __attribute__((always_inline)) double K(exp_sum_body)(const
         if (o) o[i] = e;
         lane[l] += (double)e;
     }
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) lane[l] += lane[l + w];
-    return lane[0];
+    return K(total)(lane);
 }
 
 TARGET static double K(exp_sum)(const char *x, char *out, int64_t n, double m, const char *ahead, int64_t ahead_item) {
@@ -93,9 +104,7 @@ TARGET static void K(shift)(const char *x_, char *out, int64_t n, double a_, dou
         for (; i + LANES <= n; i += LANES) \
             for (int l = 0; l < LANES; l++) lane[l] += expr(i + l); \
         for (int l = 0; i < n; i++, l++) lane[l] += expr(i); \
-        for (int w_ = LANES / 2; w_; w_ /= 2) \
-            for (int l = 0; l < w_; l++) lane[l] += lane[l + w_]; \
-        name = lane[0]; \
+        name = K(total)(lane); \
     }
 #define VALUE(k)    ((double)x[k])
 #define WEIGHTED(k) ((double)x[k] * w[k])
