@@ -1,6 +1,10 @@
 /* The runs of norm.h for both compute formats. Every instruction set compiles the same expressions and so gives the same bits. */
 #include "vectorize.h"
 
+#if !defined(__clang__)
+#pragma GCC optimize("no-tree-loop-distribute-patterns") /* a short memset starts slowly */
+#endif
+
 #include <string.h>
 
 #include "norm.h"
@@ -23,6 +27,7 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         memcpy(&v_, p, sizeof v_); \
         name = __builtin_convertvector(v_, Wide##W); \
     } while (0)
+#define SUM_OF_8(v) ((((v)[0] + (v)[4]) + ((v)[2] + (v)[6])) + (((v)[1] + (v)[5]) + ((v)[3] + (v)[7])))
 /* Two sums over 16 lanes, element k in lane k % 16 whatever the register. `set` forms `first` and `second` of the W elements from k on,
  * `set_one` those of element k. */
 #define LANE_SUMS(W, set, set_one) \
@@ -46,15 +51,15 @@ typedef float Narrow16 __attribute__((vector_size(64)));
     } \
     for (int j = 0; j < 2; j++) { \
         for (int l = 0; l < 8; l++) lane[j][l] += lane[j][l + 8]; \
-        const double *v = lane[j]; \
-        sums[j] += ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); \
+        sums[j] += SUM_OF_8(lane[j]); \
     }
 /* The same sums with WIDTH lanes of the values' own format, which go over to float64 every BLOCK elements: at most BLOCK roundings more per
  * element, for less than half the work. One load walks each operand in order: hardware prefetches that, and not eight walks abreast. */
 #define QUICK_SUMS(V, REAL, set, set_one) \
     enum { VECTORS = WIDTH * sizeof(REAL) / sizeof(V), STEP = WIDTH / VECTORS }; \
-    double lane_[2][WIDTH] = {{0}}, sums[2]; \
+    double lane_[2][WIDTH], sums[2]; \
     int64_t at_ = 0; \
+    for (int l = 0; l < WIDTH; l++) lane_[0][l] = lane_[1][l] = 0; \
     while (at_ + WIDTH <= n) { \
         REAL block_[2][WIDTH]; \
         V s_[VECTORS] = {{0}}, t_[VECTORS] = {{0}}; \
@@ -75,9 +80,9 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         lane_[0][k - at_] += (double)a; \
         lane_[1][k - at_] += (double)b; \
     } \
-    for (int half_ = WIDTH / 2; half_; half_ /= 2) \
+    for (int half_ = WIDTH / 2; half_ >= 8; half_ /= 2) \
         for (int l = 0; l < half_; l++) lane_[0][l] += lane_[0][l + half_], lane_[1][l] += lane_[1][l + half_]; \
-    sums[0] = lane_[0][0], sums[1] = lane_[1][0];
+    for (int j_ = 0; j_ < 2; j_++) sums[j_] = SUM_OF_8(lane_[j_]);
 #define GET(name, p) memcpy(&name, p, sizeof name)
 #define OFF(k, at)   ((double)x[k] - (at))
 
