@@ -197,6 +197,38 @@ typedef float Narrow16 __attribute__((vector_size(64)));
             s2[i] += d * d; \
         } \
     } \
+    TARGET static void column_quick_moments_##K(const char *x_, int64_t step, int64_t rows, int64_t n, const char *shift_, \
+                                                double *s, double *s2) { \
+        const T *x = IN(T, x_), *shift = IN(T, shift_); \
+        for (; rows >= BLOCK; rows -= BLOCK, x += BLOCK * step) LOOP { \
+                REAL a = 0, b = 0; \
+                _Pragma("GCC unroll 8") for (int r = 0; r < BLOCK; r++) { \
+                    const REAL d = x[r * step + i] - shift[i]; \
+                    a += d, b += d * d; \
+                } \
+                s[i] += (double)a, s2[i] += (double)b; \
+            } \
+        for (; rows > 0; rows--, x += step) LOOP { \
+                const REAL d = x[i] - shift[i], square = d * d; \
+                s[i] += (double)d, s2[i] += (double)square; \
+            } \
+    } \
+    TARGET static void column_quick_dots_##K(const char *g_, int64_t g_step, const char *x_, int64_t x_step, int64_t rows, \
+                                             int64_t n, const char *hi_, double *s, double *sx) { \
+        const T *g = IN(T, g_), *x = IN(T, x_), *hi = IN(T, hi_); \
+        for (; rows >= BLOCK; rows -= BLOCK, g += BLOCK * g_step, x += BLOCK * x_step) LOOP { \
+                REAL a = 0, b = 0; \
+                _Pragma("GCC unroll 8") for (int r = 0; r < BLOCK; r++) { \
+                    const REAL d = g[r * g_step + i]; \
+                    a += d, b += d * (x[r * x_step + i] - hi[i]); \
+                } \
+                s[i] += (double)a, sx[i] += (double)b; \
+            } \
+        for (; rows > 0; rows--, g += g_step, x += x_step) LOOP { \
+                const REAL d = g[i], product = d * (x[i] - hi[i]); \
+                s[i] += (double)d, sx[i] += (double)product; \
+            } \
+    } \
     TARGET static void column_scale_##K(const char *x_, char *y_, int64_t n, const char *hi_, const char *lo_, const char *a_, \
                                         const char *b_) { \
         const T *x = IN(T, x_), *hi = IN(T, hi_), *lo = IN(T, lo_), *a = IN(T, a_), *b = IN(T, b_); \
@@ -217,10 +249,25 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         T *dx = OUT(T, dx_); \
         LOOP dx[i] = p[i] * g[i] + (q[i] * ((x[i] - hi[i]) - lo[i]) + r[i]); \
     } \
-    static const NormKernels kernels_##K = { \
-        total_##K,      quick_moments_##K,  quick_dots_##K,   add_##K,         moments_##K,    scale_##K, \
-        scale_each_##K, dots_##K,           dots_each_##K,    add_each_##K,    grad_##K,       grad_each_##K, \
-        grad_add_##K,   column_moments_##K, column_scale_##K, column_dots_##K, column_grad_##K};
+    static const NormKernels kernels_##K = {total_##K, \
+                                            quick_moments_##K, \
+                                            quick_dots_##K, \
+                                            add_##K, \
+                                            moments_##K, \
+                                            scale_##K, \
+                                            scale_each_##K, \
+                                            dots_##K, \
+                                            dots_each_##K, \
+                                            add_each_##K, \
+                                            grad_##K, \
+                                            grad_each_##K, \
+                                            grad_add_##K, \
+                                            column_moments_##K, \
+                                            column_scale_##K, \
+                                            column_dots_##K, \
+                                            column_grad_##K, \
+                                            column_quick_moments_##K, \
+                                            column_quick_dots_##K};
 
 #define NO_TARGET
 BODIES(f64, F64, double, Wide4, 4, LOAD_F64, NO_TARGET)
