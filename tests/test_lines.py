@@ -26,17 +26,18 @@ CASES = (
 def at_levels():
     before = torch._C.isa_name()
 
-    def run(function):
-        """The results at every level that this machine has; all must have the same bits."""
+    def run(function, fused=False):
+        """The results at every level that this machine has, which must have the same bits; `fused`: above the baseline, which has
+        no fused multiply-adds. Then the baseline's results come first, and the other levels' second."""
         results = []
         for level in LEVELS:
             torch._C._set_isa(level)
             results.append([np.asarray(t.detach().to(torch.float64)) for t in function()])
-        for other in results[1:]:
-            for a, b in zip(results[0], other, strict=True):
+        for other in results[fused:-1]:
+            for a, b in zip(other, results[-1], strict=True):
                 assert a.tobytes() == b.tobytes()
         torch._C._set_isa(before)
-        return results[0]
+        return [results[0], results[-1]] if fused else results[-1]
 
     yield run
     torch._C._set_isa(before)
@@ -69,15 +70,15 @@ def test_softmax_along_any_dimension(at_levels, dtype, logarithm):
             y = function(x, dim)
             return [y, torch.autograd.grad(y, x, slopes)[0]]
 
-        y, dx = at_levels(call)
         v, g = np.asarray(x.detach().double()), np.asarray(slopes.double())
         shifted = v - v.max(dim, keepdims=True)
         log = shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
         p = np.exp(log)
-        close(y, log if logarithm else p, dtype)
-        # the gradient is made of the rounded output
-        want = g - np.exp(y) * g.sum(dim, keepdims=True) if logarithm else y * (g - (g * y).sum(dim, keepdims=True))
-        close(dx, want, dtype, np.abs(g).max())
+        for y, dx in at_levels(call, fused=True):
+            close(y, log if logarithm else p, dtype)
+            # the gradient is made of the rounded output
+            want = g - np.exp(y) * g.sum(dim, keepdims=True) if logarithm else y * (g - (g * y).sum(dim, keepdims=True))
+            close(dx, want, dtype, np.abs(g).max())
 
 
 @pytest.mark.parametrize("logarithm", [False, True])
@@ -119,17 +120,17 @@ def test_cross_entropy_of_pictures(at_levels, dtype, weighted):
             loss = F.cross_entropy(x, t, weight, reduction="none")
             return [loss, torch.autograd.grad(loss, x, slopes)[0]]
 
-        loss, dx = at_levels(call)
         v, g = np.moveaxis(np.asarray(x.detach().double()), 1, -1), np.asarray(slopes.double())
         shifted = v - v.max(-1, keepdims=True)
         log = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
         kept = t != -100
         hot = np.eye(classes)[np.where(kept, t, 0)]
         each = w[np.where(kept, t, 0)] * kept
-        close(loss, -(log * hot).sum(-1) * each, dtype)
         slope = (np.exp(log) - hot) * (g * each)[..., None]
-        close(np.moveaxis(dx, 1, -1), slope, dtype, np.abs(g).max())
-        assert not np.moveaxis(dx, 1, -1)[~kept].any()
+        for loss, dx in at_levels(call, fused=True):
+            close(loss, -(log * hot).sum(-1) * each, dtype)
+            close(np.moveaxis(dx, 1, -1), slope, dtype, np.abs(g).max())
+            assert not np.moveaxis(dx, 1, -1)[~kept].any()
 
 
 def test_ignored_pixels_have_no_gradient_even_if_not_finite():

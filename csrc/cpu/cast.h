@@ -22,6 +22,9 @@ CastFn amp_cast_vector(int src_dtype, int dst_dtype);
  * runs must not overlap. */
 CastFn amp_cast_stream(int src_dtype, int dst_dtype);
 
+/* An output that is larger than this is better written around the caches: its beginning would be gone when somebody reads it. */
+enum { AMP_STREAMED_BYTES = 32 << 20 };
+
 enum { AMP_STRIP = 512, AMP_MAX_ITEM = 16 }; /* elements converted at a time: four buffers stay inside the L1 cache */
 
 #endif

@@ -20,6 +20,7 @@ typedef struct Entropy {
     const SoftmaxKernels *k;
     int type;
     int64_t item, ignore;
+    bool dense[2], stream; /* lines dense in the compute format; the gradient is stored around the caches */
     const int64_t *target;
     const double *weight; /* NULL: all 1 */
     double smoothing, all_weights;
@@ -32,7 +33,7 @@ typedef struct Entropy {
 /* Elements [at, at + m) of a line, dense in the compute format. */
 static const char *piece(const Entropy *e, const char *x, int64_t at, int64_t m, char *buffer) {
     const Lines *l = &e->lines;
-    if (l->dtype[0] == e->type && (l->along[0] == e->item || m == 1)) return x + at * l->along[0];
+    if (e->dense[0]) return x + at * l->along[0];
     amp_convert(l->dtype[0], x + at * l->along[0], l->along[0], e->type, buffer, e->item, m);
     return buffer;
 }
@@ -66,8 +67,9 @@ static double weight_of(const Entropy *e, int64_t c) { return e->weight ? e->wei
 static void forward_row(const Entropy *e, int64_t row, const char *x) {
     _Alignas(64) char buffer[PIECE * sizeof(double)];
     int64_t n = e->lines.length, t = e->target[row];
+    const int64_t item = (int64_t)amp_itemsize(e->lines.dtype[0]);
     double top = -(double)INFINITY, sum = 0.0, total = 0.0;
-    bool spread = e->smoothing > 0.0;
+    bool spread = e->smoothing > 0.0, packed = e->lines.along[0] == item;
     PIECES {
         const char *p = piece(e, x, at, m, buffer);
         double high = e->k->max(p, m);
@@ -75,7 +77,8 @@ static void forward_row(const Entropy *e, int64_t row, const char *x) {
             sum *= exp(top - high);
             top = high;
         }
-        sum += e->k->exp_sum(p, NULL, m, top == -(double)INFINITY ? 0.0 : top);
+        const char *next = packed && n - at - m >= m ? x + (at + m) * item : NULL;
+        sum += e->k->exp_sum(p, NULL, m, top == -(double)INFINITY ? 0.0 : top, next, item);
         if (spread) total += e->weight ? e->k->weighted_sum(p, e->weight + at, m) : e->k->sum(p, m);
     }
     sum /= e->k->unit;
@@ -97,14 +100,17 @@ static void backward_row(const Entropy *e, int64_t row, const char *x, char *dx)
     _Alignas(64) char buffer[PIECE * sizeof(double)], result[PIECE * sizeof(double)];
     const Lines *l = &e->lines;
     int64_t n = l->length, t = e->target[row];
-    bool kept = t != e->ignore, direct = l->dtype[1] == e->type && (l->along[1] == e->item || n == 1);
+    bool kept = t != e->ignore, direct = e->dense[1];
     double g = kept ? e->grad[row * e->grad_step] : 0.0, w = kept ? weight_of(e, t) : 0.0;
     double b = g * (1.0 - e->smoothing) * w, d = g * e->smoothing / (double)n, a = b + d * e->all_weights;
-    PIECES {
+    bool each = e->weight && d != 0.0, whole = direct && e->dense[0] && !each;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = whole || n - at < PIECE ? n - at : PIECE;
         char *out = direct ? dx + at * e->item : result;
         if (kept) {
-            e->k->slope(piece(e, x, at, m, buffer), out, m, e->top[row], a / e->sum[row], e->weight ? 0.0 : d);
-            if (e->weight && d != 0.0) e->k->subtract_each(out, e->weight + at, m, d);
+            e->k->slope(piece(e, x, at, m, buffer), out, m, e->top[row], a / e->sum[row], e->weight ? 0.0 : d,
+                        whole && e->stream);
+            if (each) e->k->subtract_each(out, e->weight + at, m, d);
         } else {
             memset(out, 0, (size_t)(m * e->item));
         }
@@ -125,9 +131,10 @@ static void forward_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* The last rows first: what was read last may be in a cache still. */
 static void backward_rows(void *context, int64_t begin, int64_t end) {
     const Entropy *e = context;
-    for (int64_t row = begin; row < end; row++) {
+    for (int64_t row = e->lines.count - 1 - begin; row > e->lines.count - 1 - end; row--) {
         char *at[AMP_MAX_LINE_VIEWS];
         amp_line_at(&e->lines, row, at);
         backward_row(e, row, at[0], at[1]);
@@ -207,6 +214,9 @@ static Status run(Entropy *e, const Call *call, View *gradient, View *stats, Ran
     e->type = call->in[0]->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
     e->item = (int64_t)amp_itemsize(e->type);
     e->k = amp_softmax_kernels(e->type);
+    for (int v = 0; v < e->lines.nview; v++)
+        e->dense[v] = e->lines.dtype[v] == e->type && (e->lines.along[v] == e->item || e->lines.length == 1);
+    e->stream = gradient && gradient->numel > AMP_STREAMED_BYTES / e->item && (uintptr_t)gradient->data % (size_t)e->item == 0;
     e->target = (const int64_t *)(const void *)call->in[1]->data;
     e->weight = call->in[2] ? (const double *)(const void *)call->in[2]->data : NULL;
     e->ignore = call->num[0].i;

@@ -10,8 +10,6 @@
 
 /* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work. */
 enum { BYTES_PER_THREAD = 64 * 1024 };
-/* A converted copy that is larger than this is written around the caches: its beginning would be gone when somebody reads it. */
-static const int64_t STREAMED_BYTES = 32 << 20;
 
 typedef struct Walk {
     const ElementLoop *loop;
@@ -203,7 +201,7 @@ void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in)
         w.dtype[v] = view[v]->dtype;
         if ((int64_t)amp_itemsize(w.dtype[v]) > item) item = (int64_t)amp_itemsize(w.dtype[v]);
     }
-    bool large = !loop->kernel && out->numel > STREAMED_BYTES / (int64_t)amp_itemsize(out->dtype);
+    bool large = !loop->kernel && out->numel > AMP_STREAMED_BYTES / (int64_t)amp_itemsize(out->dtype);
     w.stream = large ? amp_cast_stream(w.dtype[1], w.dtype[0]) : NULL;
     if (!make_flat(&w, view)) make_strided(&w, view);
     if (out->numel * item <= BYTES_PER_THREAD) walk_range(&w, 0, out->numel);

@@ -273,7 +273,7 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
  *
  * A sample is a row; `length` columns side by side belong to one channel. Strips are whole channels, up to NORM_COLUMNS columns. */
 
-enum { SHORT_SEGMENT = 16 };
+enum { SHORT_SEGMENT = 16, GRAIN = 8 * 1024 };
 
 /* Channels and columns of a strip. */
 typedef struct Strip {
@@ -296,15 +296,80 @@ static double over_segment(const double *columns, int64_t length, int64_t channe
     return sum;
 }
 
+/* Rows of a strip, converted in batches of CONVERTED_ROWS, or where they lie: dense in the compute format, `step` elements apart. */
+typedef struct StripRows {
+    const char *data;
+    int64_t step, rows;
+} StripRows;
+
+enum { CONVERTED_ROWS = 8 };
+typedef char StripBuffer[CONVERTED_ROWS * NORM_COLUMNS * sizeof(double)];
+
+static StripRows strip_rows(const Norm *s, const Strip *t, const char *data, int dtype, int64_t i, StripBuffer buffer) {
+    const NormPlan *p = s->plan;
+    const int64_t left = p->samples - i, step = p->channels * p->length, item = (int64_t)amp_itemsize(dtype);
+    const char *from = data + strip_place(p, t, i) * item;
+    if (dtype == s->compute) return (StripRows){from, step, left};
+    const int64_t rows = left < CONVERTED_ROWS ? left : CONVERTED_ROWS;
+    for (int64_t r = 0; r < rows; r++)
+        norm_load(dtype, from + r * step * item, t->columns, s->compute, buffer + r * t->columns * s->item);
+    return (StripRows){buffer, t->columns, rows};
+}
+
+static void quick_column_moments(const Norm *s, const Strip *t, const char *shift, double *s1, double *s2) {
+    _Alignas(64) StripBuffer buffer;
+    for (int64_t j = 0; j < t->columns; j++) s1[j] = s2[j] = 0.0;
+    for (int64_t i = 0; i < s->plan->samples;) {
+        const StripRows x = strip_rows(s, t, s->x, s->x_dtype, i, buffer);
+        s->k->column_quick_moments(x.data, x.step, x.rows, t->columns, shift, s1, s2);
+        i += x.rows;
+    }
+}
+
+/* Each channel's average over a few rows, as a number of the compute format, for each of its columns; 0 if it is none. */
+static void rough_column_means(const Norm *s, const Strip *t, double *shift, char *shift_run) {
+    double s1[NORM_COLUMNS] = {0}, s2[NORM_COLUMNS] = {0};
+    const NormPlan *p = s->plan;
+    _Alignas(64) StripBuffer buffer;
+    StripRows x = strip_rows(s, t, s->x, s->x_dtype, 0, buffer);
+    if (x.rows > CONVERTED_ROWS) x.rows = CONVERTED_ROWS;
+    memset(shift_run, 0, (size_t)(t->columns * s->item));
+    s->k->column_quick_moments(x.data, x.step, x.rows, t->columns, shift_run, s1, s2);
+    for (int64_t c = 0; c < t->channels; c++) {
+        const double v = norm_mean(s, over_segment(s1, p->length, c) / (double)(x.rows * p->length)).hi;
+        for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) {
+            shift[j] = isfinite(v) ? v : 0.0;
+            norm_put(s, shift_run, j, shift[j]);
+        }
+    }
+}
+
+/* As row_sums: true if the quick sums stand for every channel of the strip. */
+static bool quick_column_sums(const Norm *s, const Strip *t, double *shift, double *s1, double *s2) {
+    const NormPlan *p = s->plan;
+    _Alignas(64) char shift_run[NORM_COLUMNS * sizeof(double)];
+    rough_column_means(s, t, shift, shift_run);
+    quick_column_moments(s, t, shift_run, s1, s2);
+    for (int64_t c = 0; c < t->channels; c++) {
+        const double sums[2] = {over_segment(s1, p->length, c), over_segment(s2, p->length, c)};
+        if (!good_moments(s, sums, (double)(p->samples * p->length))) return false;
+    }
+    return true;
+}
+
 static void column_stats(const Norm *s, const Strip *t) {
-    double shift[NORM_COLUMNS], s1[NORM_COLUMNS] = {0}, s2[NORM_COLUMNS] = {0};
+    double shift[NORM_COLUMNS], s1[NORM_COLUMNS], s2[NORM_COLUMNS];
     const NormPlan *p = s->plan;
     _Alignas(64) char buffer[NORM_COLUMNS * sizeof(double)];
-    for (int64_t j = 0; j < t->columns; j++)
-        shift[j] = p->training ? first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
-    for (int64_t i = 0; p->training && i < p->samples; i++) {
-        const char *x = norm_load(s->x_dtype, s->x + strip_place(p, t, i) * s->x_item, t->columns, s->compute, buffer);
-        s->k->column_moments(x, t->columns, shift, s1, s2);
+    if (!p->training || !quick_column_sums(s, t, shift, s1, s2)) {
+        for (int64_t j = 0; j < t->columns; j++) {
+            shift[j] = p->training ? first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
+            s1[j] = s2[j] = 0.0;
+        }
+        for (int64_t i = 0; p->training && i < p->samples; i++) {
+            const char *x = norm_load(s->x_dtype, s->x + strip_place(p, t, i) * s->x_item, t->columns, s->compute, buffer);
+            s->k->column_moments(x, t->columns, shift, s1, s2);
+        }
     }
     for (int64_t c = 0; c < t->channels; c++) {
         double sums[2] = {over_segment(s1, p->length, c), over_segment(s2, p->length, c)};
@@ -315,30 +380,39 @@ static void column_stats(const Norm *s, const Strip *t) {
 static void column_strips(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
     const NormPlan *p = s->plan;
-    _Alignas(64) char factor[4][NORM_COLUMNS * sizeof(double)], in[NORM_COLUMNS * sizeof(double)],
-        out[NORM_COLUMNS * sizeof(double)];
     for (int64_t number = begin; number < end; number++) {
         Strip t = strip_at(p, number);
         column_stats(s, &t);
         for (int64_t j = 0; j < t.columns; j++) {
-            int64_t c = t.first + j / p->length;
+            int64_t c = t.first + j / p->length, at = t.first * p->length + j;
             NormMean mean = norm_mean(s, s->mean[c]);
-            norm_put(s, factor[0], j, mean.hi);
-            norm_put(s, factor[1], j, mean.lo);
-            norm_put(s, factor[2], j, s->rstd[c] * norm_value(s, s->weight, c, 1.0));
-            norm_put(s, factor[3], j, norm_value(s, s->bias, c, 0.0));
-        }
-        for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = strip_place(p, &t, i);
-            char *y = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? y : out;
-            const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, in);
-            s->k->column_scale(x, to, t.columns, factor[0], factor[1], factor[2], factor[3]);
-            norm_store(s, to, y, t.columns);
+            norm_put(s, s->factor[0], at, mean.hi);
+            norm_put(s, s->factor[1], at, mean.lo);
+            norm_put(s, s->factor[2], at, s->rstd[c] * norm_value(s, s->weight, c, 1.0));
+            norm_put(s, s->factor[3], at, norm_value(s, s->bias, c, 0.0));
         }
     }
 }
 
-static void column_factors(const Norm *s, const Strip *t, const double *sg, const double *sx, char (*factor)[1024]) {
+#define FACTOR(k) (s->factor[k] + at * s->item)
+
+/* y = (x - mean) a + b over whole samples, x and y as kernels see them. */
+static void column_samples(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const int64_t n = s->plan->channels * s->plan->length;
+    NORM_BUFFER(xs);
+    NORM_BUFFER(out);
+    for (int64_t i = begin; i < end; i++) {
+        const char *x = s->x + i * n * s->x_item;
+        char *y = s->y + i * n * s->y_item;
+        NORM_PIECES {
+            s->k->column_scale(NORM_X(x), NORM_TO(y), m, FACTOR(0), FACTOR(1), FACTOR(2), FACTOR(3));
+            norm_store(s, NORM_TO(y), y + at * s->y_item, m);
+        }
+    }
+}
+
+static void column_factors(const Norm *s, const Strip *t, const double *sg, const double *sx) {
     const NormPlan *p = s->plan;
     double n = (double)(p->samples * p->length);
     for (int64_t c = 0; c < t->channels; c++) {
@@ -346,52 +420,104 @@ static void column_factors(const Norm *s, const Strip *t, const double *sg, cons
         double rstd = s->rstd[channel], w = norm_value(s, s->weight, channel, 1.0);
         double g = over_segment(sg, p->length, c), gx = over_segment(sx, p->length, c);
         NormMean mean = norm_mean(s, s->mean[channel]);
-        for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) {
-            norm_put(s, factor[0], j, mean.hi);
-            norm_put(s, factor[1], j, mean.lo);
-            norm_put(s, factor[2], j, rstd * w);
-            norm_put(s, factor[3], j, -rstd * rstd * rstd * w * gx / n);
-            norm_put(s, factor[4], j, -rstd * w * g / n);
+        const bool training = p->training; /* else dx is a multiple of g */
+        for (int64_t j = channel * p->length; j < (channel + 1) * p->length; j++) {
+            norm_put(s, s->factor[0], j, training ? mean.hi : 0.0);
+            norm_put(s, s->factor[1], j, training ? mean.lo : 0.0);
+            norm_put(s, s->factor[2], j, rstd * w);
+            norm_put(s, s->factor[3], j, training ? -rstd * rstd * rstd * w * gx / n : 0.0);
+            norm_put(s, s->factor[4], j, training ? -rstd * w * g / n : 0.0);
         }
         if (s->dw) s->dw[channel] = rstd * gx;
         if (s->db) s->db[channel] = g;
     }
 }
 
+/* As row_dots. */
+static bool quick_column_dots(const Norm *s, const Strip *t, double *sg, double *sx) {
+    const NormPlan *p = s->plan;
+    _Alignas(64) StripBuffer gs, xs;
+    _Alignas(64) char hi[NORM_COLUMNS * sizeof(double)];
+    for (int64_t j = 0; j < t->columns; j++) {
+        sg[j] = sx[j] = 0.0;
+        norm_put(s, hi, j, norm_mean(s, s->mean[t->first + j / p->length]).hi);
+    }
+    for (int64_t i = 0; i < p->samples;) {
+        const StripRows g = strip_rows(s, t, s->g, s->g_dtype, i, gs), x = strip_rows(s, t, s->x, s->x_dtype, i, xs);
+        const int64_t rows = g.rows < x.rows ? g.rows : x.rows;
+        s->k->column_quick_dots(g.data, g.step, x.data, x.step, rows, t->columns, hi, sg, sx);
+        i += rows;
+    }
+    for (int64_t c = 0; c < t->channels; c++) {
+        for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) sx[j] -= norm_mean(s, s->mean[t->first + c]).lo * sg[j];
+        if (!in_range(over_segment(sx, p->length, c)) || !isfinite(over_segment(sg, p->length, c))) return false;
+    }
+    return true;
+}
+
+/* Per column, over the samples: the sum of g, and of g (x - mean). */
+static void column_sums(const Norm *s, const Strip *t, double *sg, double *sx) {
+    const NormPlan *p = s->plan;
+    double mean[NORM_COLUMNS];
+    _Alignas(64) char gs[NORM_COLUMNS * sizeof(double)], xs[NORM_COLUMNS * sizeof(double)];
+    if (quick_column_dots(s, t, sg, sx)) return;
+    for (int64_t j = 0; j < t->columns; j++) {
+        mean[j] = s->mean[t->first + j / p->length];
+        sg[j] = sx[j] = 0.0;
+    }
+    for (int64_t i = 0; i < p->samples; i++) {
+        int64_t at = strip_place(p, t, i);
+        const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t->columns, s->compute, gs);
+        s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, t->columns, s->compute, xs), t->columns, mean, sg, sx);
+    }
+}
+
 static void column_strips_grad(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
     const NormPlan *p = s->plan;
-    _Static_assert(NORM_COLUMNS * sizeof(double) == 1024, "a strip of factors");
-    _Alignas(64) char factor[5][1024], zero[1024] = {0}, gs[1024], xs[1024], out[1024];
     for (int64_t number = begin; number < end; number++) {
         Strip t = strip_at(p, number);
-        double sg[NORM_COLUMNS] = {0}, sx[NORM_COLUMNS] = {0}, mean[NORM_COLUMNS];
-        for (int64_t j = 0; j < t.columns; j++) mean[j] = s->mean[t.first + j / p->length];
-        for (int64_t i = 0; i < p->samples; i++) {
-            int64_t at = strip_place(p, &t, i);
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
-            s->k->column_dots(g, norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs), t.columns, mean, sg,
-                              sx);
-        }
-        column_factors(s, &t, sg, sx, factor);
-        for (int64_t i = 0; s->y && i < p->samples; i++) {
-            int64_t at = strip_place(p, &t, i);
-            char *dx = s->y + at * s->y_item, *to = s->y_dtype == s->compute ? dx : out;
-            const char *g = norm_load(s->g_dtype, s->g + at * s->g_item, t.columns, s->compute, gs);
-            if (p->training) {
-                const char *x = norm_load(s->x_dtype, s->x + at * s->x_item, t.columns, s->compute, xs);
-                s->k->column_grad(g, x, to, t.columns, factor[0], factor[1], factor[2], factor[3], factor[4]);
-            } else {
-                s->k->column_scale(g, to, t.columns, zero, zero, factor[2], zero);
-            }
-            norm_store(s, to, dx, t.columns);
+        double sg[NORM_COLUMNS], sx[NORM_COLUMNS];
+        column_sums(s, &t, sg, sx);
+        column_factors(s, &t, sg, sx);
+    }
+}
+
+static void column_samples_grad(void *context, int64_t begin, int64_t end) {
+    const Norm *s = context;
+    const int64_t n = s->plan->channels * s->plan->length;
+    NORM_BUFFER(xs);
+    NORM_BUFFER(gs);
+    NORM_BUFFER(out);
+    for (int64_t i = begin; i < end; i++) {
+        const char *x = s->x + i * n * s->x_item, *g = s->g + i * n * s->g_item;
+        char *dx = s->y + i * n * s->y_item;
+        NORM_PIECES {
+            if (s->plan->training)
+                s->k->column_grad(NORM_G(g), NORM_X(x), NORM_TO(dx), m, FACTOR(0), FACTOR(1), FACTOR(2), FACTOR(3), FACTOR(4));
+            else s->k->column_scale(NORM_G(g), NORM_TO(dx), m, FACTOR(0), FACTOR(1), FACTOR(2), FACTOR(3));
+            norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
         }
     }
 }
 
+/* Statistics go by strips, so that each sum is one thread's; then results by samples, which lie in one piece. */
+static bool run_columns(Norm *s, RangeFn strips, RangeFn samples) {
+    const NormPlan *p = s->plan;
+    const int64_t n = p->channels * p->length, count = (p->channels + strip_channels(p) - 1) / strip_channels(p);
+    const size_t run = (size_t)(n * s->item), room = 5 * run;
+    char *factors = amp_host_alloc(AMP_CPU, room);
+    if (!factors) return false;
+    for (int k = 0; k < 5; k++) s->factor[k] = factors + (size_t)k * run;
+    amp_parallel_for(count, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, strips, s);
+    if (s->y) amp_parallel_for(p->samples, GRAIN / (n + 1) + 1, samples, s);
+    amp_host_free(AMP_CPU, factors, room);
+    return true;
+}
+
 /* ---- slots ---- */
 
-enum { GRAIN = 8 * 1024, MAX_BLOCKS = 32, ROWS_PER_BLOCK = 8 };
+enum { MAX_BLOCKS = 32, ROWS_PER_BLOCK = 8 };
 
 /* A parameter as a dense run of the compute format; NULL stays NULL. */
 static char *parameter(const Norm *s, const View *v, bool *failed) {
@@ -437,8 +563,7 @@ Status amp_normalize(const Call *call) {
     s.bias = parameter(&s, call->in[2], &failed);
     int64_t per_row = call->in[0]->numel / s.rows, grain = GRAIN / (per_row + 1) + 1;
     if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
-        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
-        amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips, &s);
+        failed = !run_columns(&s, column_strips, column_samples);
     } else if (!failed) {
         amp_parallel_for(s.rows, grain, p->by_channels ? channel_rows : group_rows, &s);
     }
@@ -479,8 +604,7 @@ Status amp_normalize_grad(const Call *call) {
     }
     int64_t per_row = s.rows ? call->in[1]->numel / s.rows : 0;
     if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
-        int64_t strips = (p->channels + strip_channels(p) - 1) / strip_channels(p);
-        amp_parallel_for(strips, GRAIN / (p->samples * NORM_COLUMNS + 1) + 1, column_strips_grad, &s);
+        failed = !run_columns(&s, column_strips_grad, column_samples_grad);
     } else if (!failed && p->by_channels) {
         amp_parallel_for(s.rows, GRAIN / (per_row + 1) + 1, channel_grad, &s);
     } else if (!failed) {

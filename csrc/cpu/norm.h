@@ -25,7 +25,8 @@ typedef struct NormMean {
  *   grad          dx = p g + (q (x - mean) + r)
  *   grad_each     the same with g w[i] for g; w may be NULL
  *   grad_add      grad_each with p = rstd, and add_each
- *   column_*      the same where every element has a mean and factors of its own */
+ *   column_*      the same where every element has a mean and factors of its own. column_quick_*: of `rows` rows, `step` elements apart;
+ *                 shift and hi: of the compute format, nothing is taken out for lo */
 typedef struct NormKernels {
     double (*total)(const char *x, int64_t n);
     void (*quick_moments)(const char *x, int64_t n, double shift, double *sums);
@@ -47,6 +48,9 @@ typedef struct NormKernels {
     void (*column_dots)(const char *g, const char *x, int64_t n, const double *mean, double *s, double *sx);
     void (*column_grad)(const char *g, const char *x, char *dx, int64_t n, const char *hi, const char *lo, const char *p,
                         const char *q, const char *r);
+    void (*column_quick_moments)(const char *x, int64_t step, int64_t rows, int64_t n, const char *shift, double *s, double *s2);
+    void (*column_quick_dots)(const char *g, int64_t g_step, const char *x, int64_t x_step, int64_t rows, int64_t n,
+                              const char *hi, double *s, double *sx);
 } NormKernels;
 
 /* For FLOAT32 or FLOAT64, at the instruction-set level in use. */

@@ -1,6 +1,10 @@
 /* The runs of norm.h for both compute formats. Every instruction set compiles the same expressions and so gives the same bits. */
 #include "vectorize.h"
 
+#if !defined(__clang__)
+#pragma GCC optimize("no-tree-loop-distribute-patterns") /* a short memset starts slowly */
+#endif
+
 #include <string.h>
 
 #include "norm.h"
@@ -23,6 +27,7 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         memcpy(&v_, p, sizeof v_); \
         name = __builtin_convertvector(v_, Wide##W); \
     } while (0)
+#define SUM_OF_8(v) ((((v)[0] + (v)[4]) + ((v)[2] + (v)[6])) + (((v)[1] + (v)[5]) + ((v)[3] + (v)[7])))
 /* Two sums over 16 lanes, element k in lane k % 16 whatever the register. `set` forms `first` and `second` of the W elements from k on,
  * `set_one` those of element k. */
 #define LANE_SUMS(W, set, set_one) \
@@ -46,15 +51,15 @@ typedef float Narrow16 __attribute__((vector_size(64)));
     } \
     for (int j = 0; j < 2; j++) { \
         for (int l = 0; l < 8; l++) lane[j][l] += lane[j][l + 8]; \
-        const double *v = lane[j]; \
-        sums[j] += ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); \
+        sums[j] += SUM_OF_8(lane[j]); \
     }
 /* The same sums with WIDTH lanes of the values' own format, which go over to float64 every BLOCK elements: at most BLOCK roundings more per
  * element, for less than half the work. One load walks each operand in order: hardware prefetches that, and not eight walks abreast. */
 #define QUICK_SUMS(V, REAL, set, set_one) \
     enum { VECTORS = WIDTH * sizeof(REAL) / sizeof(V), STEP = WIDTH / VECTORS }; \
-    double lane_[2][WIDTH] = {{0}}, sums[2]; \
+    double lane_[2][WIDTH], sums[2]; \
     int64_t at_ = 0; \
+    for (int l = 0; l < WIDTH; l++) lane_[0][l] = lane_[1][l] = 0; \
     while (at_ + WIDTH <= n) { \
         REAL block_[2][WIDTH]; \
         V s_[VECTORS] = {{0}}, t_[VECTORS] = {{0}}; \
@@ -75,9 +80,9 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         lane_[0][k - at_] += (double)a; \
         lane_[1][k - at_] += (double)b; \
     } \
-    for (int half_ = WIDTH / 2; half_; half_ /= 2) \
+    for (int half_ = WIDTH / 2; half_ >= 8; half_ /= 2) \
         for (int l = 0; l < half_; l++) lane_[0][l] += lane_[0][l + half_], lane_[1][l] += lane_[1][l + half_]; \
-    sums[0] = lane_[0][0], sums[1] = lane_[1][0];
+    for (int j_ = 0; j_ < 2; j_++) sums[j_] = SUM_OF_8(lane_[j_]);
 #define GET(name, p) memcpy(&name, p, sizeof name)
 #define OFF(k, at)   ((double)x[k] - (at))
 
@@ -192,6 +197,38 @@ typedef float Narrow16 __attribute__((vector_size(64)));
             s2[i] += d * d; \
         } \
     } \
+    TARGET static void column_quick_moments_##K(const char *x_, int64_t step, int64_t rows, int64_t n, const char *shift_, \
+                                                double *s, double *s2) { \
+        const T *x = IN(T, x_), *shift = IN(T, shift_); \
+        for (; rows >= BLOCK; rows -= BLOCK, x += BLOCK * step) LOOP { \
+                REAL a = 0, b = 0; \
+                _Pragma("GCC unroll 8") for (int r = 0; r < BLOCK; r++) { \
+                    const REAL d = x[r * step + i] - shift[i]; \
+                    a += d, b += d * d; \
+                } \
+                s[i] += (double)a, s2[i] += (double)b; \
+            } \
+        for (; rows > 0; rows--, x += step) LOOP { \
+                const REAL d = x[i] - shift[i], square = d * d; \
+                s[i] += (double)d, s2[i] += (double)square; \
+            } \
+    } \
+    TARGET static void column_quick_dots_##K(const char *g_, int64_t g_step, const char *x_, int64_t x_step, int64_t rows, \
+                                             int64_t n, const char *hi_, double *s, double *sx) { \
+        const T *g = IN(T, g_), *x = IN(T, x_), *hi = IN(T, hi_); \
+        for (; rows >= BLOCK; rows -= BLOCK, g += BLOCK * g_step, x += BLOCK * x_step) LOOP { \
+                REAL a = 0, b = 0; \
+                _Pragma("GCC unroll 8") for (int r = 0; r < BLOCK; r++) { \
+                    const REAL d = g[r * g_step + i]; \
+                    a += d, b += d * (x[r * x_step + i] - hi[i]); \
+                } \
+                s[i] += (double)a, sx[i] += (double)b; \
+            } \
+        for (; rows > 0; rows--, g += g_step, x += x_step) LOOP { \
+                const REAL d = g[i], product = d * (x[i] - hi[i]); \
+                s[i] += (double)d, sx[i] += (double)product; \
+            } \
+    } \
     TARGET static void column_scale_##K(const char *x_, char *y_, int64_t n, const char *hi_, const char *lo_, const char *a_, \
                                         const char *b_) { \
         const T *x = IN(T, x_), *hi = IN(T, hi_), *lo = IN(T, lo_), *a = IN(T, a_), *b = IN(T, b_); \
@@ -212,10 +249,25 @@ typedef float Narrow16 __attribute__((vector_size(64)));
         T *dx = OUT(T, dx_); \
         LOOP dx[i] = p[i] * g[i] + (q[i] * ((x[i] - hi[i]) - lo[i]) + r[i]); \
     } \
-    static const NormKernels kernels_##K = { \
-        total_##K,      quick_moments_##K,  quick_dots_##K,   add_##K,         moments_##K,    scale_##K, \
-        scale_each_##K, dots_##K,           dots_each_##K,    add_each_##K,    grad_##K,       grad_each_##K, \
-        grad_add_##K,   column_moments_##K, column_scale_##K, column_dots_##K, column_grad_##K};
+    static const NormKernels kernels_##K = {total_##K, \
+                                            quick_moments_##K, \
+                                            quick_dots_##K, \
+                                            add_##K, \
+                                            moments_##K, \
+                                            scale_##K, \
+                                            scale_each_##K, \
+                                            dots_##K, \
+                                            dots_each_##K, \
+                                            add_each_##K, \
+                                            grad_##K, \
+                                            grad_each_##K, \
+                                            grad_add_##K, \
+                                            column_moments_##K, \
+                                            column_scale_##K, \
+                                            column_dots_##K, \
+                                            column_grad_##K, \
+                                            column_quick_moments_##K, \
+                                            column_quick_dots_##K};
 
 #define NO_TARGET
 BODIES(f64, F64, double, Wide4, 4, LOAD_F64, NO_TARGET)

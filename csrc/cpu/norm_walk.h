@@ -18,6 +18,7 @@ typedef struct Norm {
     double *mean, *rstd, *var;              /* per row; var may be NULL */
     double *dw, *db;                        /* sums per block and channel, or NULL */
     char *part;                             /* compute format: of dw and db, what few rows of a block add up to, or NULL */
+    char *factor[5];                        /* of each column, compute format; see norm.c */
     const View *running_mean, *running_var; /* or NULL */
 } Norm;
 

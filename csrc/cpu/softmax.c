@@ -32,9 +32,19 @@ static void line(const Softmax *s, const char *const *in, char *out, int64_t n) 
     }
     double m = k->max(in[0], n);
     bool logarithm = s->op == OP_log_softmax;
-    double sum = k->exp_sum(in[0], logarithm ? NULL : out, n, m);
+    double sum = k->exp_sum(in[0], logarithm ? NULL : out, n, m, NULL, 0);
     if (logarithm) k->shift(in[0], out, n, m, log(sum / k->unit));
     else k->scale(out, n, 1.0 / sum);
+}
+
+/* How many lines are found and converted at once: 1 if they do not follow each other at one distance, or are converted and not dense. */
+static int64_t batch_of(const Lines *l, const bool *direct) {
+    if (l->nd > 1 || l->length == 0) return 1;
+    for (int v = 0; v < l->nview; v++) {
+        const int64_t size = (int64_t)amp_itemsize(l->dtype[v]);
+        if (!direct[v] && (l->along[v] != size || (l->nd && l->step[v][0] != l->length * size))) return 1;
+    }
+    return l->length < SMALL_LINE ? SMALL_LINE / l->length : 1;
 }
 
 static void line_range(void *context, int64_t begin, int64_t end) {
@@ -53,19 +63,25 @@ static void line_range(void *context, int64_t begin, int64_t end) {
         __atomic_store_n(&s->no_memory, 1, __ATOMIC_RELAXED);
         return;
     }
-    for (int64_t i = begin; i < end; i++) {
+    int64_t step[AMP_MAX_LINE_VIEWS], batch = batch_of(l, direct);
+    for (int v = 0; v < l->nview; v++) step[v] = direct[v] && l->nd ? l->step[v][0] : n * item;
+    for (int64_t i = begin, rows; i < end; i += rows) {
         char *ptr[AMP_MAX_LINE_VIEWS];
         const char *in[AMP_MAX_LINE_VIEWS];
+        rows = end - i < batch ? end - i : batch;
         amp_line_at(l, i, ptr);
         for (int v = 0; v < nin; v++) {
             char *buffer = large ? large + (size_t)v * (size_t)n * (size_t)item : small[v];
             in[v] = direct[v] ? ptr[v] : buffer;
-            if (!direct[v]) amp_convert(l->dtype[v], ptr[v], l->along[v], s->type, buffer, item, n);
+            if (!direct[v]) amp_convert(l->dtype[v], ptr[v], l->along[v], s->type, buffer, item, rows * n);
         }
         char *buffer = large ? large + (size_t)nin * (size_t)n * (size_t)item : small[nin];
         char *out = direct[nin] ? ptr[nin] : buffer;
-        line(s, in, out, n);
-        if (!direct[nin]) amp_convert(s->type, buffer, item, l->dtype[nin], ptr[nin], l->along[nin], n);
+        for (int64_t r = 0; r < rows; r++) {
+            line(s, in, out + r * step[nin], n);
+            for (int v = 0; v < nin; v++) in[v] += step[v];
+        }
+        if (!direct[nin]) amp_convert(s->type, buffer, item, l->dtype[nin], ptr[nin], l->along[nin], rows * n);
     }
     free(large);
 }
@@ -128,6 +144,9 @@ Status amp_softmax(const Call *call) {
     s.k = amp_softmax_kernels(s.type);
     if (amp_line_blocks(&s.lines, &s.blocks, false, BLOCK, AMP_COLUMNS))
         amp_parallel_for(s.blocks.count, GRAIN / (s.lines.length * s.blocks.group) + 1, block_range, &s);
-    else amp_parallel_for(s.lines.count, GRAIN / s.lines.length + 1, line_range, &s);
+    else {
+        amp_merge_lines(&s.lines);
+        amp_parallel_for(s.lines.count, GRAIN / s.lines.length + 1, line_range, &s);
+    }
     return s.no_memory ? AMP_NO_MEMORY : AMP_OK;
 }

@@ -6,13 +6,14 @@
 /* Runs of n dense values of one format, float or double; sums and w are float64.
  *
  *   max               the largest value; NaN does not count, nothing gives -inf
- *   exp_sum           out = unit exp(x - m), returns their sum; out may be NULL
+ *   exp_sum           out = unit exp(x - m), returns their sum; out may be NULL. ahead: n elements of ahead_item bytes that are fetched
+ *                     meanwhile, or NULL
  *   scale             x = x factor
  *   shift             out = (x - a) - b
  *   sum, weighted_sum sum of x, of w x
  *   softmax_grad      out = y (g - sum of g y)
  *   log_softmax_grad  out = g - exp(y) sum of g
- *   slope             out = exp(x - m) factor - less
+ *   slope             out = exp(x - m) factor - less, stored around the caches if `stream`; then out is aligned to its elements
  *   subtract_each     x = x - w factor
  *
  * columns_: n rows of w dense values, at most AMP_COLUMNS, rows `step` bytes apart: the same down each column, which is a line.
@@ -29,14 +30,14 @@ typedef void (*ColumnsGradFn)(const char *g, int64_t g_step, const char *y, int6
 typedef struct SoftmaxKernels {
     double unit;
     double (*max)(const char *x, int64_t n);
-    double (*exp_sum)(const char *x, char *out, int64_t n, double m);
+    double (*exp_sum)(const char *x, char *out, int64_t n, double m, const char *ahead, int64_t ahead_item);
     void (*scale)(char *x, int64_t n, double factor);
     void (*shift)(const char *x, char *out, int64_t n, double a, double b);
     double (*sum)(const char *x, int64_t n);
     double (*weighted_sum)(const char *x, const double *w, int64_t n);
     void (*softmax_grad)(const char *g, const char *y, char *out, int64_t n);
     void (*log_softmax_grad)(const char *g, const char *y, char *out, int64_t n);
-    void (*slope)(const char *x, char *out, int64_t n, double m, double factor, double less);
+    void (*slope)(const char *x, char *out, int64_t n, double m, double factor, double less, bool stream);
     void (*subtract_each)(char *x, const double *w, int64_t n, double factor);
     ColumnsFn columns_softmax, columns_log_softmax;
     ColumnsGradFn columns_softmax_grad, columns_log_softmax_grad;

@@ -1,10 +1,34 @@
 /* The runs of softmax.h for both compute formats, float at three instruction-set levels. */
 #include "vectorize.h"
 
+#include <string.h>
+
 #include "../core/numeric_math.h"
 #include "softmax.h"
 
-enum { LANES = 16, CHUNK = 512, COLUMN_GROUP = 64 };
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { LANES = 16, COLUMN_GROUP = 64, CACHE_LINE = 64 };
+
+/* So many sums in float64 as a register of an instruction set holds, and their terms. */
+typedef double Wide4 __attribute__((vector_size(32)));
+typedef double Wide8 __attribute__((vector_size(64)));
+typedef float Narrow4 __attribute__((vector_size(16)));
+typedef float Narrow8 __attribute__((vector_size(32)));
+
+/* STREAM stores STREAM_BYTES around the caches, to an address that is a multiple of them; STREAMED makes sure that whoever is told that
+ * the work is done sees them. */
+#if defined(__x86_64__)
+#define STREAM_16(to, from) _mm_stream_si128((void *)(to), _mm_load_si128((const void *)(from)))
+#define STREAM_32(to, from) _mm256_stream_si256((void *)(to), _mm256_load_si256((const void *)(from)))
+#define STREAM_64(to, from) _mm512_stream_si512((void *)(to), _mm512_load_si512((const void *)(from)))
+#define STREAMED            _mm_sfence()
+#else
+#define STREAM_16(to, from) memcpy(to, from, 16)
+#define STREAMED            (void)0
+#endif
 
 #define T           F64
 #define REAL        double
@@ -13,6 +37,11 @@ enum { LANES = 16, CHUNK = 512, COLUMN_GROUP = 64 };
 #define LOG(x)      log(x)
 #define K(name)     name##_f64
 #define TARGET
+#define STREAM       STREAM_16
+#define STREAM_BYTES 16
+#define WIDTH        4
+#define WIDE         Wide4
+#define NARROW       Wide4
 #include "softmax_template.h"
 #undef T
 #undef REAL
@@ -28,15 +57,33 @@ enum { LANES = 16, CHUNK = 512, COLUMN_GROUP = 64 };
 
 #define K(name) name##_baseline
 #define TARGET
+#define STREAM       STREAM_16
+#define STREAM_BYTES 16
+#define WIDTH        4
+#define WIDE         Wide4
+#define NARROW       Narrow4
 #include "softmax_template.h"
 
 #if defined(__x86_64__)
-#define K(name) name##_avx2
-#define TARGET  __attribute__((target("avx2")))
+#undef UNIT_EXP
+#define UNIT_EXP(x) amp_exp_f32_times_2p24_fused(x)
+
+#define K(name)      name##_avx2
+#define TARGET       __attribute__((target("avx2,fma")))
+#define STREAM       STREAM_32
+#define STREAM_BYTES 32
+#define WIDTH        4
+#define WIDE         Wide4
+#define NARROW       Narrow4
 #include "softmax_template.h"
 
-#define K(name) name##_avx512
-#define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
+#define K(name)      name##_avx512
+#define STREAM       STREAM_64
+#define STREAM_BYTES 64
+#define TARGET       __attribute__((target("avx512f,fma,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
+#define WIDTH        8
+#define WIDE         Wide8
+#define NARROW       Narrow8
 #include "softmax_template.h"
 #endif
 

@@ -1,12 +1,27 @@
 /* The runs of softmax.h for one type and one instruction set. Needs
  *   T (stored type), REAL (its value type), UNIT_EXP(x) = UNIT exp(x), LOG(x) of float64, K(name) kernel name, TARGET function
- *   attribute.
- * Lanes do not depend on the vector width, and nothing is contracted: every instruction set gives the same bits. */
+ *   attribute, WIDE: WIDTH doubles, NARROW: so many REAL, STREAM.
+ * Lanes do not depend on the vector width, and nothing is contracted: every instruction set that has the same UNIT_EXP gives the same
+ * bits. */
 
 #define LOOP         IVDEP for (int64_t i = 0; i < n; i++)
 #define IN(name)     ((const T *)(const void *)(name))
 #define OUT(name)    ((T *)(void *)(name))
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+/* The sum and the maximum over lanes: halves by vectors, then single values, because a vector read from where single values were just
+ * written waits for them. */
+TARGET static inline __attribute__((always_inline)) double K(total)(double *lane) {
+    for (int l = 0; l < 8; l++) lane[l] += lane[l + 8];
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+TARGET static inline __attribute__((always_inline)) REAL K(top)(REAL *lane) {
+    for (int l = 0; l < 8; l++) lane[l] = LARGER(lane[l + 8], lane[l]);
+    REAL a = LARGER(lane[4], lane[0]), b = LARGER(lane[5], lane[1]), c = LARGER(lane[6], lane[2]), d = LARGER(lane[7], lane[3]);
+    a = LARGER(c, a), b = LARGER(d, b);
+    return LARGER(b, a);
+}
 
 TARGET static double K(max)(const char *x_, int64_t n) {
     const T *x = IN(x_);
@@ -22,43 +37,50 @@ TARGET static double K(max)(const char *x_, int64_t n) {
     }
     for (; i + LANES <= n; i += LANES)
         for (int l = 0; l < LANES; l++) lane[l] = LARGER(x[i + l], lane[l]);
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) lane[l] = LARGER(lane[l + w], lane[l]);
-    for (; i < n; i++) lane[0] = LARGER(x[i], lane[0]);
-    return (double)lane[0];
+    REAL top = K(top)(lane);
+    for (; i < n; i++) top = LARGER(x[i], top);
+    return (double)top;
 }
 
-/* The sum of positive values: four in their own format, then float64. */
-TARGET static inline double K(positive_sum)(const REAL *e, int64_t n) {
-    double lane[LANES] = {0};
+/* Sums of positive values: four in their own format, then float64. What is fetched lies ahead: exponentials take longer than memory does,
+ * the search for the maximum that follows does not. */
+TARGET static inline __attribute__((always_inline)) double K(exp_sum_body)(const T *x, T *o, int64_t n, const REAL m,
+                                                                           const char *ahead, int64_t ahead_item) {
+    WIDE sums[LANES / WIDTH] = {{0}};
+    double lane[LANES];
     int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (int l = 0; l < LANES; l++) {
-            const REAL *v = e + i + l;
-            REAL four = (v[0] + v[LANES]) + (v[2 * LANES] + v[3 * LANES]);
-            lane[l] += (double)four;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        REAL e[4 * LANES], four[LANES];
+        for (int64_t line = 0; ahead && line < 4 * LANES * ahead_item; line += CACHE_LINE)
+            __builtin_prefetch(ahead + i * ahead_item + line);
+        for (int k = 0; k < 4 * LANES; k++) e[k] = UNIT_EXP(x[i + k] - m);
+        if (o) memcpy(o + i, e, sizeof e);
+        for (int l = 0; l < LANES; l++) four[l] = (e[l] + e[l + LANES]) + (e[l + 2 * LANES] + e[l + 3 * LANES]);
+        _Pragma("GCC unroll 4") for (int v = 0; v < LANES / WIDTH; v++) {
+            NARROW part;
+            memcpy(&part, four + v * WIDTH, sizeof part);
+            sums[v] += __builtin_convertvector(part, WIDE);
         }
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++) lane[l] += (double)e[i + l];
-    for (int l = 0; i < n; i++, l++) lane[l] += (double)e[i];
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) lane[l] += lane[l + w];
-    return lane[0];
+    }
+    memcpy(lane, sums, sizeof lane);
+    for (; i + LANES <= n; i += LANES) {
+        REAL e[LANES];
+        for (int l = 0; l < LANES; l++) e[l] = UNIT_EXP(x[i + l] - m);
+        if (o) memcpy(o + i, e, sizeof e);
+        for (int l = 0; l < LANES; l++) lane[l] += (double)e[l];
+    }
+    for (int l = 0; i < n; i++, l++) {
+        REAL e = UNIT_EXP(x[i] - m);
+        if (o) o[i] = e;
+        lane[l] += (double)e;
+    }
+    return K(total)(lane);
 }
 
-TARGET static double K(exp_sum)(const char *x_, char *out, int64_t n, double m_) {
-    const T *x = IN(x_);
-    T *o = OUT(out);
-    const REAL m = (REAL)m_;
-    REAL e[CHUNK];
-    double sum = 0;
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        int64_t count = n - at < CHUNK ? n - at : CHUNK;
-        IVDEP for (int64_t k = 0; k < count; k++) e[k] = UNIT_EXP(x[at + k] - m);
-        if (o) IVDEP for (int64_t k = 0; k < count; k++) o[at + k] = e[k];
-        sum += K(positive_sum)(e, count);
-    }
-    return sum;
+TARGET static double K(exp_sum)(const char *x, char *out, int64_t n, double m, const char *ahead, int64_t ahead_item) {
+    if (out) return K(exp_sum_body)(IN(x), OUT(out), n, (REAL)m, NULL, 0);
+    if (ahead) return K(exp_sum_body)(IN(x), NULL, n, (REAL)m, ahead, ahead_item);
+    return K(exp_sum_body)(IN(x), NULL, n, (REAL)m, NULL, 0);
 }
 
 TARGET static void K(scale)(char *out, int64_t n, double factor_) {
@@ -82,9 +104,7 @@ TARGET static void K(shift)(const char *x_, char *out, int64_t n, double a_, dou
         for (; i + LANES <= n; i += LANES) \
             for (int l = 0; l < LANES; l++) lane[l] += expr(i + l); \
         for (int l = 0; i < n; i++, l++) lane[l] += expr(i); \
-        for (int w_ = LANES / 2; w_; w_ /= 2) \
-            for (int l = 0; l < w_; l++) lane[l] += lane[l + w_]; \
-        name = lane[0]; \
+        name = K(total)(lane); \
     }
 #define VALUE(k)    ((double)x[k])
 #define WEIGHTED(k) ((double)x[k] * w[k])
@@ -121,10 +141,22 @@ TARGET static void K(log_softmax_grad)(const char *grad, const char *output, cha
     LOOP o[i] = g[i] - UNIT_EXP(y[i]) * factor;
 }
 
-TARGET static void K(slope)(const char *x_, char *out, int64_t n, double m_, double factor_, double less_) {
+TARGET static void K(slope)(const char *x_, char *out, int64_t n, double m_, double factor_, double less_, bool stream) {
     const T *x = IN(x_);
     T *o = OUT(out);
     const REAL m = (REAL)m_, factor = (REAL)(factor_ * (1.0 / UNIT)), less = (REAL)less_;
+    if (stream) {
+        int64_t before = (int64_t)(-(uintptr_t)o % CACHE_LINE / sizeof(T));
+        before = before < n ? before : n;
+        for (int64_t i = 0; i < before; i++) o[i] = UNIT_EXP(x[i] - m) * factor - less;
+        x += before, o += before, n -= before;
+        for (; n >= 4 * LANES; x += 4 * LANES, o += 4 * LANES, n -= 4 * LANES) {
+            _Alignas(CACHE_LINE) REAL v[4 * LANES];
+            for (int k = 0; k < 4 * LANES; k++) v[k] = UNIT_EXP(x[k] - m) * factor - less;
+            for (size_t k = 0; k < sizeof v; k += STREAM_BYTES) STREAM((char *)o + k, (const char *)v + k);
+        }
+        STREAMED;
+    }
     LOOP o[i] = UNIT_EXP(x[i] - m) * factor - less;
 }
 
@@ -164,3 +196,8 @@ static const SoftmaxKernels K(kernels) = {UNIT,
 #undef GRADIENT
 #undef K
 #undef TARGET
+#undef WIDTH
+#undef WIDE
+#undef NARROW
+#undef STREAM
+#undef STREAM_BYTES

@@ -2,20 +2,25 @@
 #include "kernel_support.h"
 
 #include "../../csrc/core/numeric_math.h"
+#include "../../csrc/cpu/cast.h"
+#include "../../csrc/cpu/softmax.h"
+
+static float separate(float x) { return amp_exp_f32_times_2p24(x); }
+static float fused(float x) { return amp_exp_f32_times_2p24_fused(x); }
 
 /* The bound that numeric_math.h states, over every order of magnitude, and what must be exact. */
-static void test_exponential(void) {
+static void test_exponential(float (*function)(float)) {
     double worst = 0;
     for (int i = 0; i < 400000; i++) {
         float x = (float)uniform(-103.9, 71);
-        double want = exp((double)x) * 0x1p24, error = fabs((double)amp_exp_f32_times_2p24(x) - want) / want;
+        double want = exp((double)x) * 0x1p24, error = fabs((double)function(x) - want) / want;
         worst = error > worst ? error : worst;
     }
     CHECK(worst < 1.5 * 0x1p-24, "relative error %g 2^-24", worst * 0x1p24);
-    CHECK(amp_exp_f32_times_2p24(0.0f) == 0x1p24f && amp_exp_f32_times_2p24(-104.1f) == 0.0f, "ends");
-    CHECK(amp_exp_f32_times_2p24(-INFINITY) == 0.0f && isnan(amp_exp_f32_times_2p24(NAN)), "not finite");
+    CHECK(function(0.0f) == 0x1p24f && function(-104.1f) == 0.0f, "ends");
+    CHECK(function(-INFINITY) == 0.0f && isnan(function(NAN)), "not finite");
     for (uint32_t payload = 1; payload < 0x200; payload++)
-        CHECK(isnan(amp_exp_f32_times_2p24(amp_bits_f32(0xffc00000u + payload))), "NaN %x", payload);
+        CHECK(isnan(function(amp_bits_f32(0xffc00000u + payload))), "NaN %x", payload);
 }
 
 typedef struct Case {
@@ -150,12 +155,36 @@ static uint64_t test_threads(void) {
     return hash[0];
 }
 
+/* Stores around the caches write the same values, wherever they begin and end. */
+static void test_streams(int dtype) {
+    enum { N = 300, FREE = 20 };
+    const SoftmaxKernels *k = amp_softmax_kernels(dtype);
+    const size_t item = amp_itemsize(dtype);
+    _Alignas(64) char x[N * sizeof(double)], near[N * sizeof(double)], far[(N + FREE) * sizeof(double)];
+    for (int i = 0; i < N; i++) {
+        double v = uniform(-20, 0);
+        amp_convert(AMP_FLOAT64, (const char *)&v, 0, dtype, x + (size_t)i * item, 0, 1);
+    }
+    for (size_t first = 0; first < FREE; first++)
+        for (int64_t n = 1; n < N; n += 1 + n / 7) {
+            memset(far, 0x55, sizeof far);
+            k->slope(x, near, n, 0.5, 3, 0.25, false);
+            k->slope(x, far + first * item, n, 0.5, 3, 0.25, true);
+            CHECK(memcmp(near, far + first * item, (size_t)n * item) == 0, "%d values from %zu on", (int)n, first);
+            for (size_t i = 0; i < sizeof far; i++)
+                CHECK(far[i] == 0x55 || (i >= first * item && i < (first + (size_t)n) * item), "outside, byte %zu", i);
+        }
+}
+
 static uint64_t group(int k) {
     if (k == 0) return test_rows();
     if (k == 1) return test_threads();
-    test_exponential();
+    test_exponential(separate);
+    test_exponential(fused);
     test_special_values();
+    test_streams(AMP_FLOAT32);
+    test_streams(AMP_FLOAT64);
     return 0;
 }
 
-int main(void) { return run_levels(3, group); }
+int main(void) { return run_levels_fused(3, 3, group); }

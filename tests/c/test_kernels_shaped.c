@@ -388,4 +388,4 @@ static uint64_t group(int k) {
     return 0;
 }
 
-int main(void) { return run_levels(3, group); }
+int main(void) { return run_levels_fused(1 << 1, 3, group); }
