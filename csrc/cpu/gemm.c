@@ -295,6 +295,7 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
         for (int64_t batch = begin; batch < end && !status; batch++) status = gemm_skinny(p, rounding, batch);
         return status;
     }
+    if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
     const bool pairs = p->a.dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
     Gemm g = {.p = p,
               .micro = gemm_micro_set(fp64, pairs),

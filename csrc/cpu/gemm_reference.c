@@ -18,19 +18,17 @@ static Matrix matrix_of(const View *v) {
 Status gemm_describe(const Call *call, Product *p) {
     const View *a = call->in[0], *b = call->in[1], *c = call->out[0], *d = call->nin > 2 ? call->in[2] : NULL;
     if (a->dtype == AMP_BOOL || a->dtype == AMP_COMPLEX32 || a->dtype == AMP_BCOMPLEX32) return AMP_BAD_DTYPE;
-    *p = (Product){
-        .batches = c->ndim == 3 ? c->shape[0] : 1,
-        .m = a->shape[a->ndim - 2],
-        .k = a->shape[a->ndim - 1],
-        .n = b->shape[b->ndim - 1],
-        .a = matrix_of(a),
-        .b = matrix_of(b),
-        .c = matrix_of(c),
-        .alpha = number_or_one(call, 1),
-        .beta = number_or_one(call, 0),
-        .numerics = call->numerics,
-    };
-    if (d && !is_zero(p->beta)) p->d = matrix_of(d);
+    p->batches = c->ndim == 3 ? c->shape[0] : 1; /* field by field: clearing it all first is what a small product would notice */
+    p->m = a->shape[a->ndim - 2];
+    p->k = a->shape[a->ndim - 1];
+    p->n = b->shape[b->ndim - 1];
+    p->a = matrix_of(a);
+    p->b = matrix_of(b);
+    p->c = matrix_of(c);
+    p->alpha = number_or_one(call, 1);
+    p->beta = number_or_one(call, 0);
+    p->numerics = call->numerics;
+    p->d = d && !is_zero(p->beta) ? matrix_of(d) : (Matrix){.data = NULL};
     if (call->numerics.round_result && amp_is_16bit(a->dtype) && c->dtype == AMP_FLOAT32) p->c.via = a->dtype;
     return AMP_OK;
 }
