@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "bf16_x86.h"
+#include "gemm_widen_x86.h"
 #endif
 
 /* ------------------------------------------------------------------ any machine */
@@ -101,11 +102,6 @@ NARROW_AVX2(narrow_bf16_avx2, store8_bf16, narrow_bf16)
 #define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
-AVX512_INLINE __m512 load16_f32(const char *p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
-AVX512_INLINE __m512 load16_f16(const char *p, __mmask16 m) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p)); }
-AVX512_INLINE __m512 load16_bf16(const char *p, __mmask16 m) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
-}
 AVX512_INLINE __m512 load16_tf32(const char *p, __mmask16 m) {
     const __m512i x = _mm512_maskz_loadu_epi32(m, p), top = _mm512_set1_epi32(0x7f800000);
     const __mmask16 special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(x, top), top);
@@ -138,9 +134,9 @@ AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) { _mm256_mask_st
         const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1); \
         if (tail) store16(dst + j * (size), tail, _mm512_maskz_loadu_ps(tail, src + j)); \
     })
-WIDEN_AVX512(widen_f32_avx512, 4, load16_f32)
-WIDEN_AVX512(widen_f16_avx512, 2, load16_f16)
-WIDEN_AVX512(widen_bf16_avx512, 2, load16_bf16)
+WIDEN_AVX512(widen_f32_avx512, 4, gemm_load16_f32)
+WIDEN_AVX512(widen_f16_avx512, 2, gemm_load16_f16)
+WIDEN_AVX512(widen_bf16_avx512, 2, gemm_load16_bf16)
 WIDEN_AVX512(widen_tf32_avx512, 4, load16_tf32)
 WIDEN_AVX512(widen_f32_as_bf16_avx512, 4, load16_f32_as_bf16)
 WIDEN_AVX512(round_f16_avx512, 4, round16_f16)

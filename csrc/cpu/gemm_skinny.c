@@ -1,19 +1,23 @@
 /* Products with at most GEMM_SKINNY rows of a: b is read once, so copying it would cost more than multiplying it.
  *
- *     b dense along k (x @ W^T): dot products; 16-bit columns are widened a chunk at a time into a buffer on the stack
- *     b dense along n (x @ W):   four rows of b are added to the row sums per pass, in the order of k
+ *     b dense along k (x @ W^T): dot products
+ *     b dense along n (x @ W):   DEPTH rows of b are added to the row sums per pass, in the order of k
  *
- *          a0 a1 a2 a3  x   b0: |----------- COLS -----------|
+ *          a0 a1 ...    x   b0: |----------- COLS -----------|
  *                           b1: |----------------------------|   -> sums of COLS columns, in L1
- *                           b2: |----------------------------|
- *                           b3: |----------------------------| */
+ *                           ..: |----------------------------|
+ *
+ * 16-bit formats are widened in registers where there are loops for that, otherwise a chunk at a time into a buffer on the stack. Sums
+ * are formed in the same order either way. */
 #include "gemm.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "gemm_widen_x86.h"
 #endif
 
-enum { COLS = 512, DEPTH = 4, CHUNK = 1024 };
+enum { COLS = 512, DEPTH = 8, CHUNK = 1024 };
 
 typedef struct Skinny {
     const Product *p;
@@ -25,11 +29,20 @@ typedef struct Skinny {
 /* ------------------------------------------------------------------ inner loops */
 
 /* sums[i] += a[i] . y for `rows` rows of a. Lanes are added in a fixed order. */
-typedef void (*DotFn)(float *sums, const float *a, int64_t a_row, const float *y, int64_t k, int rows);
-/* sums[j] += a[0] * b[0][j] + ... + a[depth - 1] * b[depth - 1][j], in this order. */
-typedef void (*SweepFn)(float *sums, const float *a, const float *b, int64_t b_row, int depth, int64_t cols);
+typedef void (*DotFn)(float *sums, const float *a, int64_t a_row, const char *y, int64_t k, int rows);
+/* sums[i][j] += a[i][0] * b[0][j] + ... + a[i][depth - 1] * b[depth - 1][j], in this order; rows of sums are COLS apart, of b b_row bytes. */
+typedef void (*SweepFn)(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
+                        int rows);
 
-static void dot_any(float *sums, const float *a, int64_t a_row, const float *y, int64_t k, int rows) {
+/* The loops for a format at the level in use; `direct` if they read the format itself, otherwise they want fp32. */
+typedef struct Loops {
+    DotFn dot;
+    SweepFn sweep;
+    bool direct;
+} Loops;
+
+static void dot_any(float *sums, const float *a, int64_t a_row, const char *y_data, int64_t k, int rows) {
+    const float *y = (const float *)(const void *)y_data;
     for (int i = 0; i < rows; i++) {
         float lane[8] = {0};
         int64_t l = 0;
@@ -40,14 +53,19 @@ static void dot_any(float *sums, const float *a, int64_t a_row, const float *y, 
     }
 }
 
-static void sweep_any(float *sums, const float *a, const float *b, int64_t b_row, int depth, int64_t cols) {
-    for (int d = 0; d < depth; d++)
-        for (int64_t j = 0; j < cols; j++) sums[j] += a[d] * b[d * b_row + j];
+static void sweep_any(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
+                      int rows) {
+    for (int i = 0; i < rows; i++, sums += COLS, a += a_row)
+        for (int d = 0; d < depth; d++) {
+            const float *row = (const float *)(const void *)(b + d * b_row);
+            for (int64_t j = 0; j < cols; j++) sums[j] += a[d] * row[j];
+        }
 }
 
 #if defined(__x86_64__)
-#define AVX2   __attribute__((target("avx2,fma")))
-#define AVX512 __attribute__((target("avx512f,avx512dq")))
+#define AVX2          __attribute__((target("avx2,fma")))
+#define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
 AVX2 static float total8(__m256 v) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -55,7 +73,8 @@ AVX2 static float total8(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-AVX2 static void dot_avx2(float *sums, const float *a, int64_t a_row, const float *y, int64_t k, int rows) {
+AVX2 static void dot_avx2(float *sums, const float *a, int64_t a_row, const char *y_data, int64_t k, int rows) {
+    const float *y = (const float *)(const void *)y_data;
     for (int i = 0; i < rows; i++, a += a_row) {
         __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
         int64_t l = 0;
@@ -70,54 +89,126 @@ AVX2 static void dot_avx2(float *sums, const float *a, int64_t a_row, const floa
     }
 }
 
-AVX2 static void sweep_avx2(float *sums, const float *a, const float *b, int64_t b_row, int depth, int64_t cols) {
-    int64_t j = 0;
-    for (; j + 8 <= cols; j += 8) {
-        __m256 sum = _mm256_loadu_ps(sums + j);
-        for (int d = 0; d < depth; d++) sum = _mm256_fmadd_ps(_mm256_set1_ps(a[d]), _mm256_loadu_ps(b + d * b_row + j), sum);
-        _mm256_storeu_ps(sums + j, sum);
-    }
-    for (; j < cols; j++)
-        for (int d = 0; d < depth; d++)
-            sums[j] = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a[d]), _mm_set_ss(b[d * b_row + j]), _mm_set_ss(sums[j])));
-}
-
-AVX512 static void dot_avx512(float *sums, const float *a, int64_t a_row, const float *y, int64_t k, int rows) {
-    for (int i = 0; i < rows; i++, a += a_row) {
-        __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-        int64_t l = 0;
-        for (; l + 64 <= k; l += 64)
-#pragma GCC unroll 4
-            for (int u = 0; u < 4; u++)
-                sum[u] = _mm512_fmadd_ps(_mm512_loadu_ps(a + l + 16 * u), _mm512_loadu_ps(y + l + 16 * u), sum[u]);
-        for (; l < k; l += 16) {
-            const __mmask16 m = k - l < 16 ? (__mmask16)((1u << (k - l)) - 1) : (__mmask16)0xffff;
-            sum[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, a + l), _mm512_maskz_loadu_ps(m, y + l), sum[0]);
+AVX2 static void sweep_avx2(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
+                            int rows) {
+    for (int i = 0; i < rows; i++, sums += COLS, a += a_row) {
+        int64_t j = 0;
+        for (; j + 8 <= cols; j += 8) {
+            __m256 sum = _mm256_loadu_ps(sums + j);
+            for (int d = 0; d < depth; d++)
+                sum = _mm256_fmadd_ps(_mm256_set1_ps(a[d]), _mm256_loadu_ps((const float *)(const void *)(b + d * b_row) + j),
+                                      sum);
+            _mm256_storeu_ps(sums + j, sum);
         }
-        sums[i] += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
+        for (; j < cols; j++)
+            for (int d = 0; d < depth; d++)
+                sums[j] = _mm_cvtss_f32(_mm_fmadd_ss(
+                    _mm_set_ss(a[d]), _mm_set_ss(((const float *)(const void *)(b + d * b_row))[j]), _mm_set_ss(sums[j])));
     }
 }
 
-AVX512 static void sweep_avx512(float *sums, const float *a, const float *b, int64_t b_row, int depth, int64_t cols) {
+AVX512_INLINE __mmask16 first16(int64_t n) { return n < 16 ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff; }
+
+typedef __m512 (*Load16)(const char *p, __mmask16 m);
+
+/* All rows of a meet a vector of y while it is in a register. */
+AVX512_INLINE void dot_rows(const int rows, const Load16 load, const int size, float *sums, const float *a, int64_t a_row,
+                            const char *y, int64_t k) {
+    __m512 sum[GEMM_SKINNY][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) sum[i][u] = _mm512_setzero_ps();
+    int64_t l = 0;
+    for (; l + 64 <= k; l += 64)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) {
+            const __m512 right = load(y + (l + 16 * u) * size, 0xffff);
+#pragma GCC unroll 4
+            for (int i = 0; i < rows; i++)
+                sum[i][u] = _mm512_fmadd_ps(_mm512_loadu_ps(a + i * a_row + l + 16 * u), right, sum[i][u]);
+        }
+    for (; l < k; l += 16) {
+        const __mmask16 m = first16(k - l);
+        const __m512 right = load(y + l * size, m);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) sum[i][0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, a + i * a_row + l), right, sum[i][0]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+        sums[i] += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]), _mm512_add_ps(sum[i][2], sum[i][3])));
+}
+
+/* `rows` rows of sums and `depth` rows of b, one vector of columns at a time. */
+AVX512_INLINE void sweep_rows(const int rows, const int depth, const Load16 load, const int size, float *sums, const float *a,
+                              int64_t a_row, const char *b, int64_t b_row, int64_t cols) {
+    __m512 left[GEMM_SKINNY][DEPTH];
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 8
+        for (int d = 0; d < depth; d++) left[i][d] = _mm512_set1_ps(a[i * a_row + d]);
     for (int64_t j = 0; j < cols; j += 16) {
-        const __mmask16 m = cols - j < 16 ? (__mmask16)((1u << (cols - j)) - 1) : (__mmask16)0xffff;
-        __m512 sum = _mm512_maskz_loadu_ps(m, sums + j);
-        for (int d = 0; d < depth; d++)
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(a[d]), _mm512_maskz_loadu_ps(m, b + d * b_row + j), sum);
-        _mm512_mask_storeu_ps(sums + j, m, sum);
+        const __mmask16 m = first16(cols - j);
+        __m512 sum[GEMM_SKINNY];
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) sum[i] = _mm512_maskz_loadu_ps(m, sums + i * COLS + j);
+#pragma GCC unroll 8
+        for (int d = 0; d < depth; d++) {
+            const __m512 right = load(b + d * b_row + j * size, m);
+#pragma GCC unroll 4
+            for (int i = 0; i < rows; i++) sum[i] = _mm512_fmadd_ps(left[i][d], right, sum[i]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) _mm512_mask_storeu_ps(sums + i * COLS + j, m, sum[i]);
     }
 }
-#define LEVELS(portable, avx2, avx512) (amp_isa() >= ISA_AVX512 ? avx512 : amp_isa() >= ISA_AVX2 ? avx2 : portable)
-#else
-#define LEVELS(portable, avx2, avx512) (portable)
+
+#define LOOPS_AVX512(format, size) \
+    AVX512 static void dot_##format##_avx512(float *sums, const float *a, int64_t a_row, const char *y, int64_t k, int rows) { \
+        if (rows == 1) dot_rows(1, gemm_load16_##format, size, sums, a, a_row, y, k); \
+        else if (rows == 2) dot_rows(2, gemm_load16_##format, size, sums, a, a_row, y, k); \
+        else if (rows == 3) dot_rows(3, gemm_load16_##format, size, sums, a, a_row, y, k); \
+        else dot_rows(4, gemm_load16_##format, size, sums, a, a_row, y, k); \
+    } \
+    AVX512 static void sweep_##format##_avx512(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, \
+                                               int depth, int64_t cols, int rows) { \
+        while (depth > 0) { /* as many rows of b as leave registers for a */ \
+            int n = depth < 4 ? 1 : depth < 8 || rows > 2 ? 4 : 8; \
+            SWEEP_BY_ROWS(format, size, n) \
+            depth -= n; \
+            a += n; \
+            b += n * b_row; \
+        } \
+    }
+#define SWEEP_BY_ROWS(format, size, n) \
+    if (n == 8 && rows == 1) sweep_rows(1, 8, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else if (n == 8) sweep_rows(2, 8, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else if (n == 4 && rows == 1) sweep_rows(1, 4, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else if (n == 4 && rows == 2) sweep_rows(2, 4, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else if (n == 4 && rows == 3) sweep_rows(3, 4, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else if (n == 4) sweep_rows(4, 4, gemm_load16_##format, size, sums, a, a_row, b, b_row, cols); \
+    else \
+        for (int i = 0; i < rows; i++) \
+            sweep_rows(1, 1, gemm_load16_##format, size, sums + i * COLS, a + i * a_row, a_row, b, b_row, cols);
+LOOPS_AVX512(f32, 4)
+LOOPS_AVX512(f16, 2)
+LOOPS_AVX512(bf16, 2)
 #endif
 
-/* ------------------------------------------------------------------ ranges of columns */
-
-/* b may be used where it lies. */
-static bool plain(const Source *b) {
-    return b->dtype == AMP_FLOAT32 && b->rounding == INPUT_IEEE && ((uintptr_t)b->data & 3) == 0;
+static Loops loops_for(const Source *b) {
+    const bool f32 = b->dtype == AMP_FLOAT32 && b->rounding == INPUT_IEEE && ((uintptr_t)b->data & 3) == 0;
+#if defined(__x86_64__)
+    if (amp_isa() >= ISA_AVX512) {
+        if (b->dtype == AMP_BFLOAT16) return (Loops){dot_bf16_avx512, sweep_bf16_avx512, true};
+        if (b->dtype == AMP_FLOAT16) return (Loops){dot_f16_avx512, sweep_f16_avx512, true};
+        return (Loops){dot_f32_avx512, sweep_f32_avx512, f32};
+    }
+    if (amp_isa() >= ISA_AVX2) return (Loops){dot_avx2, sweep_avx2, f32};
+#endif
+    return (Loops){dot_any, sweep_any, f32};
 }
+
+/* ------------------------------------------------------------------ ranges of columns */
 
 /* c[:, first .. first + cols) from the sums, with alpha, beta * d and the one rounding. */
 static void finish(const Skinny *s, float *sums, int64_t sums_row, int64_t first, int64_t cols) {
@@ -135,9 +226,8 @@ static void finish(const Skinny *s, float *sums, int64_t sums_row, int64_t first
 static void dot_columns(void *ctx, int64_t begin, int64_t end) {
     const Skinny *s = ctx;
     const Product *p = s->p;
-    const DotFn dot = LEVELS(dot_any, dot_avx2, dot_avx512);
+    const Loops loops = loops_for(&s->b);
     const WidenFn widen = gemm_widen(s->b.dtype, s->b.rounding);
-    const bool in_place = plain(&s->b);
     float sums[GEMM_SKINNY * 16], buffer[CHUNK];
     for (int64_t first = begin; first < end; first += 16) {
         const int64_t cols = end - first < 16 ? end - first : 16;
@@ -147,8 +237,8 @@ static void dot_columns(void *ctx, int64_t begin, int64_t end) {
             for (int64_t k = 0; k < p->k; k += CHUNK) {
                 const int64_t depth = p->k - k < CHUNK ? p->k - k : CHUNK;
                 const char *part = column + k * s->b.row;
-                if (!in_place) widen(buffer, 0, part, 0, 1, depth);
-                dot(sum, s->a + k, p->k, in_place ? (const float *)(const void *)part : buffer, depth, (int)p->m);
+                if (!loops.direct) widen(buffer, 0, part, 0, 1, depth);
+                loops.dot(sum, s->a + k, p->k, loops.direct ? part : (const char *)buffer, depth, (int)p->m);
             }
             for (int64_t i = 0; i < p->m; i++) sums[i * 16 + j] = sum[i];
         }
@@ -160,20 +250,18 @@ static void dot_columns(void *ctx, int64_t begin, int64_t end) {
 static void sweep_columns(void *ctx, int64_t begin, int64_t end) {
     const Skinny *s = ctx;
     const Product *p = s->p;
-    const SweepFn sweep = LEVELS(sweep_any, sweep_avx2, sweep_avx512);
+    const Loops loops = loops_for(&s->b);
     const WidenFn widen = gemm_widen(s->b.dtype, s->b.rounding);
-    const bool in_place = plain(&s->b);
     float sums[GEMM_SKINNY * COLS], buffer[DEPTH * COLS];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * COLS, cols = p->n - first < COLS ? p->n - first : COLS;
-        memset(sums, 0, sizeof sums);
+        memset(sums, 0, (size_t)p->m * COLS * sizeof *sums);
         for (int64_t k = 0; k < p->k; k += DEPTH) {
             const int depth = p->k - k < DEPTH ? (int)(p->k - k) : DEPTH;
             const char *part = s->b.data + k * s->b.row + first * s->b.col;
-            if (!in_place) widen(buffer, COLS, part, s->b.row, depth, cols);
-            const float *b = in_place ? (const float *)(const void *)part : buffer;
-            for (int64_t i = 0; i < p->m; i++)
-                sweep(sums + i * COLS, s->a + i * p->k + k, b, in_place ? s->b.row / 4 : COLS, depth, cols);
+            if (!loops.direct) widen(buffer, COLS, part, s->b.row, depth, cols);
+            loops.sweep(sums, s->a + k, p->k, loops.direct ? part : (const char *)buffer, loops.direct ? s->b.row : COLS * 4,
+                        depth, cols, (int)p->m);
         }
         finish(s, sums, COLS, first, cols);
     }
