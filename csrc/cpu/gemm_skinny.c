@@ -17,7 +17,7 @@
 #include "gemm_widen_x86.h"
 #endif
 
-enum { COLS = 512, DEPTH = 8, CHUNK = 1024 };
+enum { COLS = 512, DEPTH = 8, CHUNK = 1024, GROUP = 16 };
 
 typedef struct Skinny {
     const Product *p;
@@ -28,8 +28,9 @@ typedef struct Skinny {
 
 /* ------------------------------------------------------------------ inner loops */
 
-/* sums[i] += a[i] . y for `rows` rows of a. Lanes are added in a fixed order. */
-typedef void (*DotFn)(float *sums, const float *a, int64_t a_row, const char *y, int64_t k, int rows);
+/* sums[i][j] += a[i] . b[j] for `rows` rows of a and at most GROUP columns of b, which lie b_col bytes apart. Rows of sums are GROUP
+ * apart. Lanes are added in a fixed order. */
+typedef void (*DotFn)(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_col, int64_t k, int rows, int cols);
 /* sums[i][j] += a[i][0] * b[0][j] + ... + a[i][depth - 1] * b[depth - 1][j], in this order; rows of sums are COLS apart, of b b_row bytes. */
 typedef void (*SweepFn)(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
                         int rows);
@@ -41,17 +42,23 @@ typedef struct Loops {
     bool direct;
 } Loops;
 
-static void dot_any(float *sums, const float *a, int64_t a_row, const char *y_data, int64_t k, int rows) {
-    const float *y = (const float *)(const void *)y_data;
-    for (int i = 0; i < rows; i++) {
-        float lane[8] = {0};
-        int64_t l = 0;
-        for (; l + 8 <= k; l += 8)
-            for (int u = 0; u < 8; u++) lane[u] += a[i * a_row + l + u] * y[l + u];
-        for (; l < k; l++) lane[0] += a[i * a_row + l] * y[l];
-        sums[i] += ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
-    }
+static float dot_any(const float *a, const float *y, int64_t k) {
+    float lane[8] = {0};
+    int64_t l = 0;
+    for (; l + 8 <= k; l += 8)
+        for (int u = 0; u < 8; u++) lane[u] += a[l + u] * y[l + u];
+    for (; l < k; l++) lane[0] += a[l] * y[l];
+    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
+
+#define DOTS(name, target, dot) \
+    target static void name(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_col, int64_t k, int rows, \
+                            int cols) { \
+        for (int j = 0; j < cols; j++) \
+            for (int i = 0; i < rows; i++) \
+                sums[i * GROUP + j] += dot(a + i * a_row, (const float *)(const void *)(b + j * b_col), k); \
+    }
+DOTS(dots_any, , dot_any)
 
 static void sweep_any(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
                       int rows) {
@@ -73,21 +80,19 @@ AVX2 static float total8(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-AVX2 static void dot_avx2(float *sums, const float *a, int64_t a_row, const char *y_data, int64_t k, int rows) {
-    const float *y = (const float *)(const void *)y_data;
-    for (int i = 0; i < rows; i++, a += a_row) {
-        __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-        int64_t l = 0;
-        for (; l + 32 <= k; l += 32)
+AVX2 static float dot_avx2(const float *a, const float *y, int64_t k) {
+    __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    int64_t l = 0;
+    for (; l + 32 <= k; l += 32)
 #pragma GCC unroll 4
-            for (int u = 0; u < 4; u++)
-                sum[u] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l + 8 * u), _mm256_loadu_ps(y + l + 8 * u), sum[u]);
-        for (; l + 8 <= k; l += 8) sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l), _mm256_loadu_ps(y + l), sum[0]);
-        float rest = 0;
-        for (; l < k; l++) rest += a[l] * y[l];
-        sums[i] += total8(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]))) + rest;
-    }
+        for (int u = 0; u < 4; u++)
+            sum[u] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l + 8 * u), _mm256_loadu_ps(y + l + 8 * u), sum[u]);
+    for (; l + 8 <= k; l += 8) sum[0] = _mm256_fmadd_ps(_mm256_loadu_ps(a + l), _mm256_loadu_ps(y + l), sum[0]);
+    float rest = 0;
+    for (; l < k; l++) rest += a[l] * y[l];
+    return total8(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3]))) + rest;
 }
+DOTS(dots_avx2, AVX2, dot_avx2)
 
 AVX2 static void sweep_avx2(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, int depth, int64_t cols,
                             int rows) {
@@ -111,8 +116,27 @@ AVX512_INLINE __mmask16 first16(int64_t n) { return n < 16 ? (__mmask16)((1u << 
 
 typedef __m512 (*Load16)(const char *p, __mmask16 m);
 
-/* All rows of a meet a vector of y while it is in a register. */
-AVX512_INLINE void dot_rows(const int rows, const Load16 load, const int size, float *sums, const float *a, int64_t a_row,
+/* The totals of 16 vectors. Halves of each are added, then quarters, pairs, neighbours, as _mm512_reduce_add_ps does for one; what two
+ * vectors leave of themselves at each step fills one:
+ *
+ *     halves      0 4      quarters   0 4 8 12     pairs   0 0 1 1  4 4 5 5  8 8 9 9  12 12 13 13     neighbours   0 1 2 3  4 5 ... */
+AVX512 static __m512 totals(const __m512 v[GROUP]) {
+    __m512 pair[2], four[2];
+#pragma GCC unroll 4
+    for (int e = 0; e < 4; e++) {
+        const __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(v[e], v[e + 4], 0x44), _mm512_shuffle_f32x4(v[e], v[e + 4], 0xee));
+        const __m512 y = _mm512_add_ps(_mm512_shuffle_f32x4(v[e + 8], v[e + 12], 0x44),
+                                       _mm512_shuffle_f32x4(v[e + 8], v[e + 12], 0xee));
+        four[e % 2] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+        if (e % 2 == 0) continue;
+        const __m512d a = _mm512_castps_pd(four[0]), b = _mm512_castps_pd(four[1]);
+        pair[e / 2] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    return _mm512_add_ps(_mm512_shuffle_ps(pair[0], pair[1], 0x88), _mm512_shuffle_ps(pair[0], pair[1], 0xdd));
+}
+
+/* All rows of a meet a vector of y while it is in a register. The lanes' sums go to sum[i * GROUP]. */
+AVX512_INLINE void dot_rows(const int rows, const Load16 load, const int size, __m512 *total, const float *a, int64_t a_row,
                             const char *y, int64_t k) {
     __m512 sum[GEMM_SKINNY][4];
 #pragma GCC unroll 4
@@ -136,7 +160,19 @@ AVX512_INLINE void dot_rows(const int rows, const Load16 load, const int size, f
     }
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
-        sums[i] += _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]), _mm512_add_ps(sum[i][2], sum[i][3])));
+        total[i * GROUP] = _mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]), _mm512_add_ps(sum[i][2], sum[i][3]));
+}
+
+AVX512_INLINE void dot_group(const int rows, const Load16 load, const int size, float *sums, const float *a, int64_t a_row,
+                             const char *b, int64_t b_col, int64_t k, int cols) {
+    const __mmask16 m = first16(cols);
+    __m512 lanes[GEMM_SKINNY * GROUP];
+    for (int j = 0; j < cols; j++) dot_rows(rows, load, size, lanes + j, a, a_row, b + j * b_col, k);
+    for (int i = 0; i < rows; i++) {
+        for (int j = cols; j < GROUP; j++) lanes[i * GROUP + j] = _mm512_setzero_ps();
+        float *to = sums + i * GROUP;
+        _mm512_mask_storeu_ps(to, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, to), totals(lanes + i * GROUP)));
+    }
 }
 
 /* `rows` rows of sums and `depth` rows of b, one vector of columns at a time. */
@@ -164,11 +200,12 @@ AVX512_INLINE void sweep_rows(const int rows, const int depth, const Load16 load
 }
 
 #define LOOPS_AVX512(format, size) \
-    AVX512 static void dot_##format##_avx512(float *sums, const float *a, int64_t a_row, const char *y, int64_t k, int rows) { \
-        if (rows == 1) dot_rows(1, gemm_load16_##format, size, sums, a, a_row, y, k); \
-        else if (rows == 2) dot_rows(2, gemm_load16_##format, size, sums, a, a_row, y, k); \
-        else if (rows == 3) dot_rows(3, gemm_load16_##format, size, sums, a, a_row, y, k); \
-        else dot_rows(4, gemm_load16_##format, size, sums, a, a_row, y, k); \
+    AVX512 static void dots_##format##_avx512(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_col, \
+                                              int64_t k, int rows, int cols) { \
+        if (rows == 1) dot_group(1, gemm_load16_##format, size, sums, a, a_row, b, b_col, k, cols); \
+        else if (rows == 2) dot_group(2, gemm_load16_##format, size, sums, a, a_row, b, b_col, k, cols); \
+        else if (rows == 3) dot_group(3, gemm_load16_##format, size, sums, a, a_row, b, b_col, k, cols); \
+        else dot_group(4, gemm_load16_##format, size, sums, a, a_row, b, b_col, k, cols); \
     } \
     AVX512 static void sweep_##format##_avx512(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_row, \
                                                int depth, int64_t cols, int rows) { \
@@ -199,13 +236,13 @@ static Loops loops_for(const Source *b) {
     const bool f32 = b->dtype == AMP_FLOAT32 && b->rounding == INPUT_IEEE && ((uintptr_t)b->data & 3) == 0;
 #if defined(__x86_64__)
     if (amp_isa() >= ISA_AVX512) {
-        if (b->dtype == AMP_BFLOAT16) return (Loops){dot_bf16_avx512, sweep_bf16_avx512, true};
-        if (b->dtype == AMP_FLOAT16) return (Loops){dot_f16_avx512, sweep_f16_avx512, true};
-        return (Loops){dot_f32_avx512, sweep_f32_avx512, f32};
+        if (b->dtype == AMP_BFLOAT16) return (Loops){dots_bf16_avx512, sweep_bf16_avx512, true};
+        if (b->dtype == AMP_FLOAT16) return (Loops){dots_f16_avx512, sweep_f16_avx512, true};
+        return (Loops){dots_f32_avx512, sweep_f32_avx512, f32};
     }
-    if (amp_isa() >= ISA_AVX2) return (Loops){dot_avx2, sweep_avx2, f32};
+    if (amp_isa() >= ISA_AVX2) return (Loops){dots_avx2, sweep_avx2, f32};
 #endif
-    return (Loops){dot_any, sweep_any, f32};
+    return (Loops){dots_any, sweep_any, f32};
 }
 
 /* ------------------------------------------------------------------ ranges of columns */
@@ -228,21 +265,23 @@ static void dot_columns(void *ctx, int64_t begin, int64_t end) {
     const Product *p = s->p;
     const Loops loops = loops_for(&s->b);
     const WidenFn widen = gemm_widen(s->b.dtype, s->b.rounding);
-    float sums[GEMM_SKINNY * 16], buffer[CHUNK];
-    for (int64_t first = begin; first < end; first += 16) {
-        const int64_t cols = end - first < 16 ? end - first : 16;
-        for (int64_t j = 0; j < cols; j++) {
-            const char *column = s->b.data + (first + j) * s->b.col;
-            float sum[GEMM_SKINNY] = {0};
-            for (int64_t k = 0; k < p->k; k += CHUNK) {
-                const int64_t depth = p->k - k < CHUNK ? p->k - k : CHUNK;
-                const char *part = column + k * s->b.row;
-                if (!loops.direct) widen(buffer, 0, part, 0, 1, depth);
-                loops.dot(sum, s->a + k, p->k, loops.direct ? part : (const char *)buffer, depth, (int)p->m);
+    float sums[GEMM_SKINNY * GROUP], buffer[CHUNK];
+    for (int64_t first = begin; first < end; first += GROUP) {
+        const int cols = (int)(end - first < GROUP ? end - first : GROUP);
+        memset(sums, 0, sizeof sums);
+        for (int64_t k = 0; k < p->k; k += CHUNK) {
+            const int64_t depth = p->k - k < CHUNK ? p->k - k : CHUNK;
+            const char *part = s->b.data + first * s->b.col + k * s->b.row;
+            if (loops.direct) {
+                loops.dot(sums, s->a + k, p->k, part, s->b.col, depth, (int)p->m, cols);
+                continue;
             }
-            for (int64_t i = 0; i < p->m; i++) sums[i * 16 + j] = sum[i];
+            for (int j = 0; j < cols; j++) {
+                widen(buffer, 0, part + j * s->b.col, 0, 1, depth);
+                loops.dot(sums + j, s->a + k, p->k, (const char *)buffer, 0, depth, (int)p->m, 1);
+            }
         }
-        finish(s, sums, 16, first, cols);
+        finish(s, sums, GROUP, first, cols);
     }
 }
 
