@@ -28,7 +28,7 @@ typedef struct Skinny {
 
 /* ------------------------------------------------------------------ inner loops */
 
-/* sums[i][j] += a[i] . b[j] for `rows` rows of a and at most GROUP columns of b, which lie b_col bytes apart. Rows of sums are GROUP
+/* sums[i][j] += a[i] . b[j] for `rows` rows of a and at most GROUP columns of b, which lie b_col bytes apart. Rows of sums are COLS
  * apart. Lanes are added in a fixed order. */
 typedef void (*DotFn)(float *sums, const float *a, int64_t a_row, const char *b, int64_t b_col, int64_t k, int rows, int cols);
 /* sums[i][j] += a[i][0] * b[0][j] + ... + a[i][depth - 1] * b[depth - 1][j], in this order; rows of sums are COLS apart, of b b_row bytes. */
@@ -56,7 +56,7 @@ static float dot_any(const float *a, const float *y, int64_t k) {
                             int cols) { \
         for (int j = 0; j < cols; j++) \
             for (int i = 0; i < rows; i++) \
-                sums[i * GROUP + j] += dot(a + i * a_row, (const float *)(const void *)(b + j * b_col), k); \
+                sums[i * COLS + j] += dot(a + i * a_row, (const float *)(const void *)(b + j * b_col), k); \
     }
 DOTS(dots_any, , dot_any)
 
@@ -170,7 +170,7 @@ AVX512_INLINE void dot_group(const int rows, const Load16 load, const int size, 
     for (int j = 0; j < cols; j++) dot_rows(rows, load, size, lanes + j, a, a_row, b + j * b_col, k);
     for (int i = 0; i < rows; i++) {
         for (int j = cols; j < GROUP; j++) lanes[i * GROUP + j] = _mm512_setzero_ps();
-        float *to = sums + i * GROUP;
+        float *to = sums + i * COLS;
         _mm512_mask_storeu_ps(to, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, to), totals(lanes + i * GROUP)));
     }
 }
@@ -248,16 +248,27 @@ static Loops loops_for(const Source *b) {
 /* ------------------------------------------------------------------ ranges of columns */
 
 /* c[:, first .. first + cols) from the sums, with alpha, beta * d and the one rounding. */
-static void finish(const Skinny *s, float *sums, int64_t sums_row, int64_t first, int64_t cols) {
+static void finish(const Skinny *s, float *sums, int64_t first, int64_t cols) {
+    enum { UNIT = 16 }; /* of a loop that the compiler vectorizes; sums that are not used are computed too */
     const Product *p = s->p;
     const float alpha = (float)p->alpha.f, beta = (float)p->beta.f;
-    for (int64_t i = 0; i < p->m && (alpha != 1 || p->d.data); i++)
-        for (int64_t j = 0; j < cols; j++) {
-            float *x = sums + i * sums_row + j;
-            *x *= alpha;
-            if (p->d.data) *x += beta * gemm_load(gemm_at(&p->d, s->batch, i, first + j), p->d.dtype);
+    if (alpha != 1)
+        for (int64_t i = 0; i < p->m; i++)
+            for (int64_t j = 0; j < cols; j++) sums[i * COLS + j] *= alpha;
+    if (p->d.data) {
+        const int64_t size = (int64_t)amp_itemsize(p->d.dtype), rows = p->d.row ? p->m : 1;
+        const Source src = {gemm_at(&p->d, s->batch, 0, first), p->d.row * size, p->d.col * size, p->d.dtype, INPUT_IEEE};
+        float d[GEMM_SKINNY * COLS];
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = cols; j % UNIT; j++) d[i * COLS + j] = 0;
+        gemm_load_block(d, COLS, &src, rows, cols);
+        for (int64_t i = 0; i < p->m; i++) {
+            const float *from = d + (rows > 1 ? i : 0) * COLS;
+            for (int64_t j = 0; j < cols; j += UNIT)
+                for (int u = 0; u < UNIT; u++) sums[i * COLS + j + u] += beta * from[j + u];
         }
-    gemm_store_block(&p->c, s->batch, 0, first, sums, sums_row, p->m, cols);
+    }
+    gemm_store_block(&p->c, s->batch, 0, first, sums, COLS, p->m, cols);
 }
 
 static void dot_columns(void *ctx, int64_t begin, int64_t end) {
@@ -265,23 +276,26 @@ static void dot_columns(void *ctx, int64_t begin, int64_t end) {
     const Product *p = s->p;
     const Loops loops = loops_for(&s->b);
     const WidenFn widen = gemm_widen(s->b.dtype, s->b.rounding);
-    float sums[GEMM_SKINNY * GROUP], buffer[CHUNK];
-    for (int64_t first = begin; first < end; first += GROUP) {
-        const int cols = (int)(end - first < GROUP ? end - first : GROUP);
-        memset(sums, 0, sizeof sums);
-        for (int64_t k = 0; k < p->k; k += CHUNK) {
-            const int64_t depth = p->k - k < CHUNK ? p->k - k : CHUNK;
-            const char *part = s->b.data + first * s->b.col + k * s->b.row;
-            if (loops.direct) {
-                loops.dot(sums, s->a + k, p->k, part, s->b.col, depth, (int)p->m, cols);
-                continue;
-            }
-            for (int j = 0; j < cols; j++) {
-                widen(buffer, 0, part + j * s->b.col, 0, 1, depth);
-                loops.dot(sums + j, s->a + k, p->k, (const char *)buffer, 0, depth, (int)p->m, 1);
+    float sums[GEMM_SKINNY * COLS], buffer[CHUNK];
+    for (int64_t first = begin, cols; first < end; first += cols) {
+        cols = end - first < COLS ? end - first : COLS;
+        memset(sums, 0, (size_t)p->m * COLS * sizeof *sums);
+        for (int64_t j = 0; j < cols; j += GROUP) {
+            const int group = (int)(cols - j < GROUP ? cols - j : GROUP);
+            for (int64_t k = 0; k < p->k; k += CHUNK) {
+                const int64_t depth = p->k - k < CHUNK ? p->k - k : CHUNK;
+                const char *part = s->b.data + (first + j) * s->b.col + k * s->b.row;
+                if (loops.direct) {
+                    loops.dot(sums + j, s->a + k, p->k, part, s->b.col, depth, (int)p->m, group);
+                    continue;
+                }
+                for (int u = 0; u < group; u++) {
+                    widen(buffer, 0, part + u * s->b.col, 0, 1, depth);
+                    loops.dot(sums + j + u, s->a + k, p->k, (const char *)buffer, 0, depth, (int)p->m, 1);
+                }
             }
         }
-        finish(s, sums, GROUP, first, cols);
+        finish(s, sums, first, cols);
     }
 }
 
@@ -302,7 +316,7 @@ static void sweep_columns(void *ctx, int64_t begin, int64_t end) {
             loops.sweep(sums, s->a + k, p->k, loops.direct ? part : (const char *)buffer, loops.direct ? s->b.row : COLS * 4,
                         depth, cols, (int)p->m);
         }
-        finish(s, sums, COLS, first, cols);
+        finish(s, sums, first, cols);
     }
 }
 
