@@ -117,6 +117,10 @@ NarrowFn gemm_narrow(int dtype);
 /* Rows of fp32, rounded to the values of a 16-bit dtype. */
 WidenFn gemm_round(int dtype);
 
+/* tile = alpha * tile + beta * d over whole rows of GEMM_MAX_COLS; rows of d are d_row apart, 0: one for all. */
+typedef void (*ScaleFn)(float *tile, int64_t rows, float alpha, float beta, const float *d, int64_t d_row);
+ScaleFn gemm_scale(void);
+
 /* A matrix to read blocks from, in bytes. */
 typedef struct Source {
     const char *data;

@@ -41,8 +41,18 @@ typedef void (*SmallFn)(const SmallTile *t);
 #define NARROW(x)               _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
 #define NARROW_TWO(x, y)        _mm512_inserti64x4(_mm512_castsi256_si512(NARROW(x)), NARROW(y), 1)
 #define ROUND(x)                _mm512_cvtph_ps(NARROW(x))
+#define ROUND_TWO(x, y)         (*(x) = ROUND(*(x)), *(y) = ROUND(*(y)))
 #define NARROWS_DENORMALS       1
 #include "gemm_small_micro.h"
+
+/* 32 values to bfloat16 at once, and each to the upper half of a word again. */
+__attribute__((target("avx512f,avx512bw,avx512bf16"), always_inline)) static inline void round_two_bf16(__m512 *x, __m512 *y) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i first = _mm512_slli_epi32(lane, 16), second = _mm512_or_si512(first, _mm512_set1_epi32(16 << 16));
+    const __m512i narrow = (__m512i)_mm512_cvtne2ps_pbh(*y, *x);
+    *x = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, first, narrow));
+    *y = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, second, narrow));
+}
 
 /* The sums themselves are never denormal (gemm_avx512.c), so only a bias makes such values. */
 #define FAMILY                  small_bf16
@@ -51,6 +61,7 @@ typedef void (*SmallFn)(const SmallTile *t);
 #define NARROW(x)               (__m256i) _mm512_cvtneps_pbh(x)
 #define NARROW_TWO(x, y)        (__m512i) _mm512_cvtne2ps_pbh(y, x)
 #define ROUND(x)                _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(NARROW(x)), 16))
+#define ROUND_TWO(x, y)         round_two_bf16(x, y)
 #define NARROWS_DENORMALS       0
 #include "gemm_small_micro.h"
 

@@ -6,6 +6,7 @@
  *     NARROW(x)              16 values in the family's 16-bit type, __m256i
  *     NARROW_TWO(x, y)       32 values, __m512i
  *     ROUND(x)               fp32 through that type
+ *     ROUND_TWO(x, y)        the same of two __m512 *, in place
  *     NARROWS_DENORMALS      whether these three are right for denormal values
  *
  * As in gemm_micro.h, a tile lies in registers, rows (1..14) by vectors (1 or 2) of 16 columns, and each element is one chain over k. The
@@ -74,9 +75,10 @@ TARGET static inline __attribute__((always_inline)) void FINISH(const int rows, 
     }
     if (t->store == SMALL_ROUND) {
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++) sum[i][j] = ROUND(sum[i][j]);
+        for (int i = 0; i < rows; i++) {
+            if (vectors == 2) ROUND_TWO(&sum[i][0], &sum[i][1]);
+            else sum[i][0] = ROUND(sum[i][0]);
+        }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, c += c_row) {
@@ -145,4 +147,5 @@ KERNEL_PAIR(8) KERNEL_PAIR(9) KERNEL_PAIR(10) KERNEL_PAIR(11) KERNEL_PAIR(12) KE
 #undef NARROW
 #undef NARROW_TWO
 #undef ROUND
+#undef ROUND_TWO
 #undef NARROWS_DENORMALS
