@@ -3,7 +3,7 @@
  *   gemm.c            the slot; chooses the path, blocks, threads, epilogue
  *   gemm_reference.c  every dtype, every stride, every numeric switch, by plain loops; the oracle
  *   gemm_skinny.c     at most four rows or columns: no packing
- *   gemm_small.c      less work than a thread is worth, AVX512: no blocks;  gemm_small_micro.h: its micro-kernels
+ *   gemm_small.c      small and medium ones on AVX512: no blocks;  gemm_small_micro.h: its micro-kernels
  *   gemm_pack.c       operands to the layout of the micro-kernels;  gemm_convert.c: rows of narrow formats to fp32 and back
  *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets */
 #ifndef AMP_GEMM_H
@@ -151,7 +151,7 @@ enum { GEMM_SKINNY = 4 };
 bool gemm_is_skinny(const Product *p);
 Status gemm_skinny(const Product *p, InputRounding rounding, int64_t batch);
 
-/* ---- little work (gemm_small.c) ---- */
+/* ---- small and medium (gemm_small.c) ---- */
 
 bool gemm_is_small(const Product *p);
 /* Batches [begin, end). */

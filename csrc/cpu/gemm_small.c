@@ -1,8 +1,8 @@
-/* Small products on AVX512: at most about as long as it takes to hand data to another thread, so one thread, no blocks, and as few passes
- * over the operands as there can be:
+/* Small and medium products on AVX512: as few passes over the operands as there can be, and no blocks of k:
  *
- *     for each panel of 32 columns of b         copied to [k][32] if it isn't that already (dense rows of the compute type)
- *         for each 14 rows of a                 a micro-kernel: the sums over the whole k, bias, rounding, result
+ *     for each part of the rows or columns          what a thread takes; one, if another thread is not worth it
+ *         for each panel of 32 columns of b         copied to [k][32] if it isn't that already (dense rows of the compute type)
+ *             for each 14 rows of a                 a micro-kernel: the sums over the whole k, bias, rounding, result
  *
  *     compute type    a element of a, one of b        a in place                     b in place
  *     fp32            floats                          fp32, any strides              fp32, dense rows
@@ -65,8 +65,9 @@ __attribute__((target("avx512f,avx512bw,avx512bf16"), always_inline)) static inl
 #define NARROWS_DENORMALS       0
 #include "gemm_small_micro.h"
 
-enum { MOST_DEPTH = 2048, MOST_COPY = 256 * 1024 }; /* elements: a panel and a copy of a stay in the second-level cache */
-static const double MOST_FLOPS = 2e7, SERIAL_FLOPS = 4e6;
+/* Elements: a panel of b, and the rows of a that meet it, stay in the second-level cache. */
+enum { MOST_DEPTH = 1024, PART = 128 * 1024 };
+static const double MOST_FLOPS = 1.5e8, SERIAL_FLOPS = 4e6;
 
 typedef struct Small {
     const Product *p;
@@ -88,7 +89,7 @@ bool gemm_is_small(const Product *p) {
     if (amp_isa() < ISA_AVX512 || 2.0 * (double)p->m * (double)p->n * (double)p->k > MOST_FLOPS) return false;
     if (p->a.dtype == AMP_BFLOAT16 ? !amp_isa_fast_bf16_dot() : p->a.dtype != AMP_FLOAT32 && p->a.dtype != AMP_FLOAT16)
         return false;
-    if (p->k > MOST_DEPTH || p->m * p->k > MOST_COPY) return false;
+    if (p->k > MOST_DEPTH) return false;
     if (p->k == 0 || p->c.col != 1 || p->alpha.f != 1 || (p->d.data && !is_bias(p))) return false;
     return p->c.dtype == AMP_FLOAT32 || (p->c.dtype == p->a.dtype && !p->c.via);
 }
@@ -212,15 +213,28 @@ static void run_parts(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* Whether parts are of rows: then all of b is copied for each, so they should be high; of columns: then all of a is. */
+static bool by_rows(const Product *p) { return p->m > p->n || p->m * p->k > PART; }
+
+/* At most so many rows that the second-level cache holds them. */
+static int64_t rows_of_part(const Product *p, int64_t threads) {
+    const int64_t most = PART / p->k + SMALL_ROWS, parts = ((p->m + most - 1) / most + threads - 1) / threads * threads;
+    return ((p->m + parts - 1) / parts + SMALL_ROWS - 1) / SMALL_ROWS * SMALL_ROWS;
+}
+
+static int64_t columns_of_part(const Product *p, int64_t threads) {
+    return ((p->n + threads - 1) / threads + SMALL_COLS - 1) / SMALL_COLS * SMALL_COLS;
+}
+
 Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
-    const int64_t threads = amp_get_num_threads();
-    if (threads < 2 || 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS) return run_alone(p, rounding, begin, end);
-    Parts all = {.p = p, .rounding = rounding, .begin = begin, .end = end, .of_rows = p->m > p->n};
+    const bool serial = 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS;
+    const int64_t threads = serial ? 1 : amp_get_num_threads();
+    Parts all = {.p = p, .rounding = rounding, .begin = begin, .end = end, .of_rows = by_rows(p)};
+    all.size = all.of_rows ? rows_of_part(p, threads) : columns_of_part(p, threads);
+    const int64_t parts = ((all.of_rows ? p->m : p->n) + all.size - 1) / all.size;
+    if (parts == 1) return run_alone(p, rounding, begin, end);
     atomic_init(&all.status, AMP_OK);
-    const int64_t whole = all.of_rows ? p->m : p->n, unit = all.of_rows ? SMALL_ROWS : SMALL_COLS,
-                  units = (whole + unit - 1) / unit;
-    all.size = (units + threads - 1) / threads * unit;
-    amp_parallel_for((whole + all.size - 1) / all.size, 1, run_parts, &all);
+    amp_parallel_for(parts, serial ? parts : 1, run_parts, &all);
     return (Status)atomic_load(&all.status);
 }
 #else
