@@ -116,7 +116,7 @@ static void pack_units(void *ctx, int64_t begin, int64_t end) {
 
 /* ------------------------------------------------------------------ epilogue */
 
-/* tile = alpha * tile + beta * d, over whole rows of GEMM_MAX_COLS (constant length: the compiler vectorizes it). */
+/* tile = alpha * tile + beta * d, over whole rows of GEMM_MAX_COLS. */
 static void scale_and_add(const Gemm *g, void *tile_data, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const Product *p = g->p;
     const Source src = p->d.data ? part(&g->d, row, col) : g->d;
@@ -127,18 +127,15 @@ static void scale_and_add(const Gemm *g, void *tile_data, int64_t row, int64_t c
         return;
     }
     float *tile = tile_data, d[GEMM_MAX_ROWS * GEMM_MAX_COLS];
-    const float alpha = (float)p->alpha.f, beta = (float)p->beta.f;
-    if (p->d.data) {
-        for (int64_t i = 0; i < rows && cols < GEMM_MAX_COLS; i++)
-            memset(d + i * GEMM_MAX_COLS + cols, 0, (size_t)(GEMM_MAX_COLS - cols) * 4);
-        gemm_load_block(d, GEMM_MAX_COLS, &src, rows, cols);
+    if (!p->d.data) {
+        for (int64_t i = 0; i < rows * GEMM_MAX_COLS; i++) tile[i] *= (float)p->alpha.f;
+        return;
     }
-    for (int64_t i = 0; i < rows; i++) {
-        float *x = tile + i * GEMM_MAX_COLS, *y = d + i * GEMM_MAX_COLS;
-        for (int j = 0; j < GEMM_MAX_COLS; j++) x[j] *= alpha;
-        if (!p->d.data) continue;
-        for (int j = 0; j < GEMM_MAX_COLS; j++) x[j] += beta * y[j];
-    }
+    const int64_t d_rows = src.row ? rows : 1; /* a bias has one row for all */
+    for (int64_t i = 0; i < d_rows && cols < GEMM_MAX_COLS; i++)
+        memset(d + i * GEMM_MAX_COLS + cols, 0, (size_t)(GEMM_MAX_COLS - cols) * 4);
+    gemm_load_block(d, GEMM_MAX_COLS, &src, d_rows, cols);
+    gemm_scale()(tile, rows, (float)p->alpha.f, (float)p->beta.f, d, src.row ? GEMM_MAX_COLS : 0);
 }
 
 /* ------------------------------------------------------------------ tiles */
@@ -295,6 +292,7 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
         for (int64_t batch = begin; batch < end && !status; batch++) status = gemm_skinny(p, rounding, batch);
         return status;
     }
+    if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
     const bool pairs = p->a.dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
     Gemm g = {.p = p,
               .micro = gemm_micro_set(fp64, pairs),

@@ -3,6 +3,7 @@
  *   gemm.c            the slot; chooses the path, blocks, threads, epilogue
  *   gemm_reference.c  every dtype, every stride, every numeric switch, by plain loops; the oracle
  *   gemm_skinny.c     at most four rows or columns: no packing
+ *   gemm_small.c      small and medium ones on AVX512: no blocks;  gemm_small_micro.h: its micro-kernels
  *   gemm_pack.c       operands to the layout of the micro-kernels;  gemm_convert.c: rows of narrow formats to fp32 and back
  *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets */
 #ifndef AMP_GEMM_H
@@ -116,6 +117,10 @@ NarrowFn gemm_narrow(int dtype);
 /* Rows of fp32, rounded to the values of a 16-bit dtype. */
 WidenFn gemm_round(int dtype);
 
+/* tile = alpha * tile + beta * d over whole rows of GEMM_MAX_COLS; rows of d are d_row apart, 0: one for all. */
+typedef void (*ScaleFn)(float *tile, int64_t rows, float alpha, float beta, const float *d, int64_t d_row);
+ScaleFn gemm_scale(void);
+
 /* A matrix to read blocks from, in bytes. */
 typedef struct Source {
     const char *data;
@@ -145,5 +150,11 @@ void *gemm_scratch(size_t nbytes);
 enum { GEMM_SKINNY = 4 };
 bool gemm_is_skinny(const Product *p);
 Status gemm_skinny(const Product *p, InputRounding rounding, int64_t batch);
+
+/* ---- small and medium (gemm_small.c) ---- */
+
+bool gemm_is_small(const Product *p);
+/* Batches [begin, end). */
+Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end);
 
 #endif

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "bf16_x86.h"
+#include "gemm_widen_x86.h"
 #endif
 
 /* ------------------------------------------------------------------ any machine */
@@ -43,6 +44,15 @@ NARROW_ANY(narrow_bf16, 2, AMP_BFLOAT16)
 NARROW_ANY(narrow_e5m2, 1, AMP_FLOAT8_E5M2)
 NARROW_ANY(narrow_e4m3, 1, AMP_FLOAT8_E4M3FN)
 NARROW_ROWS(narrow_f32, , { memcpy(dst, src, (size_t)cols * 4); })
+
+/* Whole rows: the compiler makes vectors of a loop of constant length. */
+#define SCALE(name, target) \
+    target static void name(float *restrict tile, int64_t rows, float alpha, float beta, const float *restrict d, \
+                            int64_t d_row) { \
+        for (; rows > 0; rows--, tile += GEMM_MAX_COLS, d += d_row) \
+            for (int j = 0; j < GEMM_MAX_COLS; j++) tile[j] = alpha * tile[j] + beta * d[j]; \
+    }
+SCALE(scale_rows_any, )
 
 #if defined(__x86_64__)
 /* ------------------------------------------------------------------ AVX2: full vectors, then the scalar meaning */
@@ -88,6 +98,7 @@ AVX2_INLINE void store8_bf16(char *p, __m256 f) {
         for (; j + 8 <= cols; j += 8) store8(dst + j * 2, _mm256_loadu_ps(src + j)); \
         if (j < cols) scalar(dst + j * 2, 0, src + j, 0, 1, cols - j); \
     })
+SCALE(scale_rows_avx2, AVX2)
 WIDEN_AVX2(widen_f16_avx2, 2, load8_f16, widen_f16)
 WIDEN_AVX2(widen_bf16_avx2, 2, load8_bf16, widen_bf16)
 WIDEN_AVX2(widen_tf32_avx2, 4, load8_tf32, widen_tf32)
@@ -101,11 +112,6 @@ NARROW_AVX2(narrow_bf16_avx2, store8_bf16, narrow_bf16)
 #define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
-AVX512_INLINE __m512 load16_f32(const char *p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
-AVX512_INLINE __m512 load16_f16(const char *p, __mmask16 m) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p)); }
-AVX512_INLINE __m512 load16_bf16(const char *p, __mmask16 m) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
-}
 AVX512_INLINE __m512 load16_tf32(const char *p, __mmask16 m) {
     const __m512i x = _mm512_maskz_loadu_epi32(m, p), top = _mm512_set1_epi32(0x7f800000);
     const __mmask16 special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(x, top), top);
@@ -138,9 +144,10 @@ AVX512_INLINE void store16_bf16(char *p, __mmask16 m, __m512 f) { _mm256_mask_st
         const __mmask16 tail = (__mmask16)((1u << (cols - j)) - 1); \
         if (tail) store16(dst + j * (size), tail, _mm512_maskz_loadu_ps(tail, src + j)); \
     })
-WIDEN_AVX512(widen_f32_avx512, 4, load16_f32)
-WIDEN_AVX512(widen_f16_avx512, 2, load16_f16)
-WIDEN_AVX512(widen_bf16_avx512, 2, load16_bf16)
+SCALE(scale_rows_avx512, AVX512)
+WIDEN_AVX512(widen_f32_avx512, 4, gemm_load16_f32)
+WIDEN_AVX512(widen_f16_avx512, 2, gemm_load16_f16)
+WIDEN_AVX512(widen_bf16_avx512, 2, gemm_load16_bf16)
 WIDEN_AVX512(widen_tf32_avx512, 4, load16_tf32)
 WIDEN_AVX512(widen_f32_as_bf16_avx512, 4, load16_f32_as_bf16)
 WIDEN_AVX512(round_f16_avx512, 4, round16_f16)
@@ -189,6 +196,8 @@ WidenFn gemm_round(int dtype) {
     if (dtype == AMP_BFLOAT16) return gemm_widen(AMP_FLOAT32, INPUT_BF16);
     return LEVELS(round_f16, round_f16_avx2, round_f16_avx512);
 }
+
+ScaleFn gemm_scale(void) { return LEVELS(scale_rows_any, scale_rows_avx2, scale_rows_avx512); }
 
 NarrowFn gemm_narrow(int dtype) {
 #if defined(__x86_64__)

@@ -212,26 +212,41 @@ static void zip_any(char *dst, const char *low, const char *high, int64_t cols) 
     }
 }
 
+/* dst[i][j] = src[2i][j], src[2i + 1][j] for dense rows. */
+static void zip_rows_any(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t k, int64_t cols) {
+    for (int64_t i = 0; i < k; i += 2, dst += dst_row, src += 2 * src_row)
+        zip_any(dst, src, i + 1 < k ? src + src_row : NULL, cols);
+}
+
 #if defined(__x86_64__)
-AVX512 static void zip_avx512(char *dst, const char *low, const char *high, int64_t cols) {
-    for (int64_t j = 0; j < cols; j += 16) {
-        const __mmask16 m = cols - j < 16 ? (__mmask16)((1u << (cols - j)) - 1) : (__mmask16)0xffff;
-        __m512i pair = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, low + 2 * j));
-        if (high)
-            pair = _mm512_or_si512(pair, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, high + 2 * j)), 16));
-        _mm512_mask_storeu_epi32(dst + 4 * j, m, pair);
+/* 32 columns at a time: the words of two rows change places into two vectors of pairs. */
+AVX512 static void zip_rows_avx512(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t k, int64_t cols) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); /* words of y count from 32 on */
+    const __m512i first = _mm512_or_si512(lane, _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(32)), 16));
+    const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+    for (int64_t j = 0; j < cols; j += 32) {
+        const __mmask32 m = cols - j < 32 ? ((__mmask32)1 << (cols - j)) - 1 : (__mmask32)-1;
+        const __mmask16 low = (__mmask16)m, high = (__mmask16)(m >> 16);
+        const char *from = src + 2 * j;
+        char *to = dst + 4 * j;
+        for (int64_t i = 0; i < k; i += 2, from += 2 * src_row, to += dst_row) {
+            const __m512i x = _mm512_maskz_loadu_epi16(m, from);
+            const __m512i y = _mm512_maskz_loadu_epi16(i + 1 < k ? m : 0, i + 1 < k ? from + src_row : from);
+            _mm512_mask_storeu_epi32(to, low, _mm512_permutex2var_epi16(x, first, y));
+            if (high) _mm512_mask_storeu_epi32(to + 64, high, _mm512_permutex2var_epi16(x, second, y));
+        }
     }
 }
 #endif
 
-static void zip(char *dst, const char *low, const char *high, int64_t cols) {
+static void zip_rows(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t k, int64_t cols) {
 #if defined(__x86_64__)
     if (amp_isa() >= ISA_AVX512) {
-        zip_avx512(dst, low, high, cols);
+        zip_rows_avx512(dst, dst_row, src, src_row, k, cols);
         return;
     }
 #endif
-    zip_any(dst, low, high, cols);
+    zip_rows_any(dst, dst_row, src, src_row, k, cols);
 }
 
 /* The last of an odd number of neighbours, paired with zero; `at` points to where its pair goes, row by row. */
@@ -249,13 +264,13 @@ void gemm_load_pairs_down(void *dst_data, int64_t dst_row, const Source *src, in
         if (k & 1) close_pairs(dst + k / 2 * 4 * dst_row, 4, src->data + (k - 1) * 2, src->col, cols);
         return;
     }
+    if (src->col == 2) {
+        zip_rows(dst, 4 * dst_row, src->data, src->row, k, cols);
+        return;
+    }
     for (int64_t i = 0; i < k; i += 2) {
         const char *low = src->data + i * src->row, *high = i + 1 < k ? low + src->row : NULL;
         char *to = dst + i / 2 * 4 * dst_row;
-        if (src->col == 2) {
-            zip(to, low, high, cols);
-            continue;
-        }
         for (int64_t j = 0; j < cols; j++) zip_any(to + 4 * j, low + j * src->col, high ? high + j * src->col : NULL, 1);
     }
 }

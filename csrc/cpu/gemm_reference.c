@@ -9,28 +9,32 @@ static Number number_or_one(const Call *call, int i) {
 
 static bool is_zero(Number x) { return x.f == 0 && (x.kind != NUMBER_COMPLEX || x.imag == 0); }
 
-static Matrix matrix_of(const View *v) {
+/* Field by field, here and below: a structure that is built first and copied then is what a small product would notice. */
+static void describe_matrix(Matrix *m, const View *v) {
     const int64_t *stride = v->stride + v->ndim - 2;
-    return (Matrix){
-        .data = v->data, .batch = v->ndim == 3 ? v->stride[0] : 0, .row = stride[0], .col = stride[1], .dtype = v->dtype};
+    m->data = v->data;
+    m->batch = v->ndim == 3 ? v->stride[0] : 0;
+    m->row = stride[0];
+    m->col = stride[1];
+    m->dtype = v->dtype;
+    m->via = 0;
 }
 
 Status gemm_describe(const Call *call, Product *p) {
     const View *a = call->in[0], *b = call->in[1], *c = call->out[0], *d = call->nin > 2 ? call->in[2] : NULL;
     if (a->dtype == AMP_BOOL || a->dtype == AMP_COMPLEX32 || a->dtype == AMP_BCOMPLEX32) return AMP_BAD_DTYPE;
-    *p = (Product){
-        .batches = c->ndim == 3 ? c->shape[0] : 1,
-        .m = a->shape[a->ndim - 2],
-        .k = a->shape[a->ndim - 1],
-        .n = b->shape[b->ndim - 1],
-        .a = matrix_of(a),
-        .b = matrix_of(b),
-        .c = matrix_of(c),
-        .alpha = number_or_one(call, 1),
-        .beta = number_or_one(call, 0),
-        .numerics = call->numerics,
-    };
-    if (d && !is_zero(p->beta)) p->d = matrix_of(d);
+    p->batches = c->ndim == 3 ? c->shape[0] : 1;
+    p->m = a->shape[a->ndim - 2];
+    p->k = a->shape[a->ndim - 1];
+    p->n = b->shape[b->ndim - 1];
+    describe_matrix(&p->a, a);
+    describe_matrix(&p->b, b);
+    describe_matrix(&p->c, c);
+    p->alpha = number_or_one(call, 1);
+    p->beta = number_or_one(call, 0);
+    p->numerics = call->numerics;
+    if (d && !is_zero(p->beta)) describe_matrix(&p->d, d);
+    else p->d = (Matrix){.data = NULL};
     if (call->numerics.round_result && amp_is_16bit(a->dtype) && c->dtype == AMP_FLOAT32) p->c.via = a->dtype;
     return AMP_OK;
 }

@@ -290,6 +290,44 @@ static void many_batches(void) {
         }
 }
 
+/* A result with gaps between its columns takes the long way through blocks; the short ways for little work give its bits. */
+static void paths(void) {
+    static const double biases[] = {1, 0x1p-128, 0};
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < 40; i++) {
+            const int64_t m = 5 + below(below(4) ? 60 : 200), n = 5 + below(below(4) ? 70 : 200),
+                          k = 1 + below(below(4) ? 70 : 300);
+            const int out = below(2) ? AMP_FLOAT32 : floats[f];
+            Tensor a, b, bias, c[2];
+            make(&a, floats[f], 0, m, k, below(2), false);
+            make(&b, floats[f], 0, k, n, below(2), false);
+            make(&bias, floats[f], 0, m, n, ROWS_EQUAL, false);
+            make(&c[0], out, 0, m, n, PLAIN, false);
+            make(&c[1], out, 0, m, n, GAPS, false);
+            const double scale = below(3) ? 1 : 0x1p-70; /* sums, or sums with a bias, that are denormal */
+            fill(&a, scale);
+            fill(&b, scale);
+            fill(&bias, biases[below(3)]);
+            Call call = {.nin = 3, .nout = 1, .nnum = 2, .in = {&a.view, &b.view, below(2) ? &bias.view : NULL}};
+            call.num[0] = call.num[1] = (Number){.f = 1, .i = 1, .kind = NUMBER_FLOAT};
+            call.numerics.round_result = (uint8_t)below(2);
+            for (int path = 0; path < 2; path++) {
+                amp_set_num_threads(1 + below(2));
+                call.out[0] = &c[path].view;
+                amp_gemm(&call);
+            }
+            int64_t wrong = 0;
+            for (int64_t row = 0; row < m; row++)
+                for (int64_t col = 0; col < n; col++)
+                    wrong += memcmp(at(&c[0], 0, row, col), at(&c[1], 0, row, col), amp_itemsize(out)) != 0;
+            const Case x = {.dtype = floats[f], .out_dtype = out, .m = m, .n = n, .k = k};
+            if (wrong) report(&x, 0, 0, 0, "bits depend on the path", (double)wrong, 0, 0);
+            check_margins(&x, &c[0]);
+            Tensor *const made[] = {&a, &b, &bias, &c[0], &c[1]};
+            for (int t = 0; t < 5; t++) free(made[t]->memory);
+        }
+}
+
 /* Integers wrap; compared with arithmetic of 64 bits cut to the width. */
 static void integers(void) {
     static const int types[] = {AMP_UINT8, AMP_INT8, AMP_INT16, AMP_INT32, AMP_INT64};
@@ -446,6 +484,7 @@ int main(void) {
         sizes();
         layouts();
         many_batches();
+        paths();
         integers();
         complexes();
         switches();

@@ -1,0 +1,250 @@
+/* Small and medium products on AVX512: as few passes over the operands as there can be, and no blocks of k:
+ *
+ *     for each part of the rows or columns          what a thread takes; one, if another thread is not worth it
+ *         for each panel of 32 columns of b         copied to [k][32] if it isn't that already (dense rows of the compute type)
+ *             for each 14 rows of a                 a micro-kernel: the sums over the whole k, bias, rounding, result
+ *
+ *     compute type    a element of a, one of b        a in place                     b in place
+ *     fp32            floats                          fp32, any strides              fp32, dense rows
+ *     bf16            pairs of neighbours in k        dense rows of an even length   never: two rows have to be zipped
+ *     fp16            floats, widened                 never                          never
+ *
+ * A copy of `a` keeps the dense dimension dense ([row][k] or [k][row]): the kernels broadcast single elements, so it need not be turned.
+ * The same bits as gemm.c gives: each element is one chain over k in order, then the bias, then one rounding. */
+#include "gemm.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#include "bf16_x86.h"
+
+enum { SMALL_ROWS = GEMM_MAX_ROWS, SMALL_COLS = GEMM_MAX_COLS };
+
+enum { SMALL_PLAIN, SMALL_NARROW, SMALL_ROUND }; /* fp32; the 16-bit type; fp32 rounded to values of the 16-bit type */
+
+/* Strides in bytes, of elements of 4 bytes in a and b. */
+typedef struct SmallTile {
+    const char *a, *b;
+    char *c;
+    int64_t k, a_row, a_col, b_row, c_row;
+    const float *bias; /* of these columns, whole vectors; NULL: none */
+    uint32_t mask;     /* of columns */
+    int store;
+} SmallTile;
+
+typedef void (*SmallFn)(const SmallTile *t);
+
+#define FAMILY                  small_f32
+#define TARGET                  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define MULTIPLY_ADD(x, y, sum) _mm512_fmadd_ps(x, y, sum)
+#define NARROW(x)               _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+#define NARROW_TWO(x, y)        _mm512_inserti64x4(_mm512_castsi256_si512(NARROW(x)), NARROW(y), 1)
+#define ROUND(x)                _mm512_cvtph_ps(NARROW(x))
+#define ROUND_TWO(x, y)         (*(x) = ROUND(*(x)), *(y) = ROUND(*(y)))
+#define NARROWS_DENORMALS       1
+#include "gemm_small_micro.h"
+
+/* 32 values to bfloat16 at once, and each to the upper half of a word again. */
+__attribute__((target("avx512f,avx512bw,avx512bf16"), always_inline)) static inline void round_two_bf16(__m512 *x, __m512 *y) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i first = _mm512_slli_epi32(lane, 16), second = _mm512_or_si512(first, _mm512_set1_epi32(16 << 16));
+    const __m512i narrow = (__m512i)_mm512_cvtne2ps_pbh(*y, *x);
+    *x = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, first, narrow));
+    *y = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, second, narrow));
+}
+
+/* The sums themselves are never denormal (gemm_avx512.c), so only a bias makes such values. */
+#define FAMILY                  small_bf16
+#define TARGET                  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define MULTIPLY_ADD(x, y, sum) _mm512_dpbf16_ps(sum, (__m512bh)(x), (__m512bh)(y))
+#define NARROW(x)               (__m256i) _mm512_cvtneps_pbh(x)
+#define NARROW_TWO(x, y)        (__m512i) _mm512_cvtne2ps_pbh(y, x)
+#define ROUND(x)                _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(NARROW(x)), 16))
+#define ROUND_TWO(x, y)         round_two_bf16(x, y)
+#define NARROWS_DENORMALS       0
+#include "gemm_small_micro.h"
+
+/* Elements: a panel of b, and the rows of a that meet it, stay in the second-level cache. */
+enum { MOST_DEPTH = 1024, PART = 128 * 1024 };
+static const double MOST_FLOPS = 1.5e8, SERIAL_FLOPS = 4e6;
+
+typedef struct Small {
+    const Product *p;
+    InputRounding rounding;
+    bool pairs, a_in_place, b_in_place;
+    int store;
+    int64_t depth; /* k in elements of the compute type */
+    const SmallFn (*fn)[2];
+    char *a, *b;
+    float *bias;
+} Small;
+
+static inline int64_t min64(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* A row that is added to each row of the result, as it is. */
+static bool is_bias(const Product *p) { return p->d.row == 0 && p->d.batch == 0 && p->beta.f == 1; }
+
+bool gemm_is_small(const Product *p) {
+    if (amp_isa() < ISA_AVX512 || 2.0 * (double)p->m * (double)p->n * (double)p->k > MOST_FLOPS) return false;
+    if (p->a.dtype == AMP_BFLOAT16 ? !amp_isa_fast_bf16_dot() : p->a.dtype != AMP_FLOAT32 && p->a.dtype != AMP_FLOAT16)
+        return false;
+    if (p->k > MOST_DEPTH) return false;
+    if (p->k == 0 || p->c.col != 1 || p->alpha.f != 1 || (p->d.data && !is_bias(p))) return false;
+    return p->c.dtype == AMP_FLOAT32 || (p->c.dtype == p->a.dtype && !p->c.via);
+}
+
+static Source source_of(const Small *s, const Matrix *x, int64_t batch) {
+    const int64_t size = (int64_t)amp_itemsize(x->dtype);
+    return (Source){gemm_at(x, batch, 0, 0), x->row * size, x->col * size, x->dtype, s->rounding};
+}
+
+static Source turned(const Source *x) { return (Source){x->data, x->col, x->row, x->dtype, x->rounding}; }
+
+/* Where the kernels read a. */
+static void place_a(Small *s, int64_t batch, SmallTile *t) {
+    const Product *p = s->p;
+    const Source src = source_of(s, &p->a, batch);
+    if (s->a_in_place) {
+        t->a = src.data;
+        t->a_row = src.row;
+        t->a_col = s->pairs ? 4 : src.col;
+        return;
+    }
+    const bool along_rows = p->a.row == 1 && p->a.col != 1;
+    const int64_t pitch = along_rows ? p->m : s->depth;
+    const Source down = turned(&src);
+    t->a = s->a;
+    t->a_row = along_rows ? 4 : 4 * pitch;
+    t->a_col = along_rows ? 4 * pitch : 4;
+    if (s->pairs && along_rows) gemm_load_pairs_down(s->a, pitch, &down, p->k, p->m);
+    else if (s->pairs) gemm_load_pairs_along(s->a, pitch, &src, p->m, p->k);
+    else if (along_rows) gemm_load_block(s->a, pitch, &down, p->k, p->m);
+    else gemm_load_block(s->a, pitch, &src, p->m, p->k);
+}
+
+/* Where they read the panel of b from column `col` on. */
+static void place_b(Small *s, const Source *b, int64_t col, int64_t cols, SmallTile *t) {
+    Source src = *b;
+    src.data += col * b->col;
+    if (s->b_in_place) {
+        t->b = src.data;
+        t->b_row = src.row;
+        return;
+    }
+    t->b = s->b;
+    t->b_row = 4 * SMALL_COLS;
+    if (s->pairs) gemm_load_pairs_down(s->b, SMALL_COLS, &src, s->p->k, cols);
+    else gemm_load_block(s->b, SMALL_COLS, &src, s->p->k, cols);
+}
+
+static void run_one(Small *s, int64_t batch) {
+    const Product *p = s->p;
+    SmallTile t = {.k = s->depth, .store = s->store, .c_row = p->c.row * (int64_t)amp_itemsize(p->c.dtype)};
+    const Source b = source_of(s, &p->b, batch);
+    const int64_t heights = (p->m + SMALL_ROWS - 1) / SMALL_ROWS, step = (p->m + heights - 1) / heights; /* even heights */
+    place_a(s, batch, &t);
+    const char *const a = t.a;
+    for (int64_t col = 0; col < p->n; col += SMALL_COLS) {
+        const int64_t cols = min64(SMALL_COLS, p->n - col);
+        place_b(s, &b, col, cols, &t);
+        t.mask = (uint32_t)(0xffffffffu >> (SMALL_COLS - cols));
+        t.bias = s->bias ? s->bias + col : NULL;
+        t.c = gemm_at(&p->c, batch, 0, col);
+        t.a = a;
+        for (int64_t row = 0; row < p->m; row += step) {
+            const int64_t rows = min64(step, p->m - row);
+            s->fn[rows - 1][cols > 16](&t);
+            t.a += rows * t.a_row;
+            t.c += rows * t.c_row;
+        }
+    }
+}
+
+/* Rows of a at a large power of two meet in one cache set. */
+static bool crowded(const Matrix *a, int64_t size) { return a->col == 1 && a->row * size % 2048 == 0; }
+
+static Status run_alone(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
+    const bool pairs = p->a.dtype == AMP_BFLOAT16, plain = p->a.dtype == AMP_FLOAT32 && rounding == INPUT_IEEE;
+    Small s = {.p = p, .rounding = rounding, .pairs = pairs, .fn = pairs ? small_bf16 : small_f32};
+    s.depth = pairs ? (p->k + 1) / 2 : p->k;
+    s.store = p->c.dtype != AMP_FLOAT32 ? SMALL_NARROW : p->c.via ? SMALL_ROUND : SMALL_PLAIN;
+    s.a_in_place = (pairs ? p->a.col == 1 && p->k % 2 == 0 : plain) && !(p->m > 8 && crowded(&p->a, pairs ? 2 : 4));
+    s.b_in_place = plain && p->b.col == 1;
+    const int64_t panels = (p->n + SMALL_COLS - 1) / SMALL_COLS;
+    const int64_t bias = p->d.data ? panels * SMALL_COLS : 0, b = s.b_in_place ? 0 : s.depth * SMALL_COLS;
+    const int64_t a = s.a_in_place ? 0 : p->m * s.depth;
+    float *memory = gemm_scratch((size_t)(bias + b + a + 1) * sizeof *memory);
+    if (!memory) return AMP_NO_MEMORY;
+    s.b = (char *)memory;
+    s.bias = bias ? memory + b : NULL;
+    s.a = (char *)(memory + b + bias);
+    if (bias) {
+        const Source d = source_of(&s, &p->d, 0);
+        gemm_load_block(s.bias, 0, &(Source){d.data, d.row, d.col, d.dtype, INPUT_IEEE}, 1, p->n);
+        memset(s.bias + p->n, 0, (size_t)(bias - p->n) * sizeof *s.bias);
+    }
+    for (int64_t batch = begin; batch < end; batch++) run_one(&s, batch);
+    return AMP_OK;
+}
+
+/* Parts of the rows or of the columns, products of their own: copies that several parts need are made by each of them, which costs
+ * less than waiting for the one who makes them. */
+typedef struct Parts {
+    const Product *p;
+    InputRounding rounding;
+    int64_t begin, end, size; /* batches; rows or columns of a part */
+    bool of_rows;
+    atomic_int status;
+} Parts;
+
+static void run_parts(void *ctx, int64_t begin, int64_t end) {
+    Parts *all = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        Product p = *all->p;
+        const int64_t first = i * all->size;
+        Matrix *const moved[] = {all->of_rows ? &p.a : &p.b, &p.c, &p.d};
+        for (int j = 0; j < 3; j++)
+            if (moved[j]->data) moved[j]->data = gemm_at(moved[j], 0, all->of_rows ? first : 0, all->of_rows ? 0 : first);
+        if (all->of_rows) p.m = min64(all->size, p.m - first);
+        else p.n = min64(all->size, p.n - first);
+        const Status status = run_alone(&p, all->rounding, all->begin, all->end);
+        if (status) atomic_store(&all->status, (int)status);
+    }
+}
+
+/* Whether parts are of rows: then all of b is copied for each, so they should be high; of columns: then all of a is. */
+static bool by_rows(const Product *p) { return p->m > p->n || p->m * p->k > PART; }
+
+/* At most so many rows that the second-level cache holds them. */
+static int64_t rows_of_part(const Product *p, int64_t threads) {
+    const int64_t most = PART / p->k + SMALL_ROWS, parts = ((p->m + most - 1) / most + threads - 1) / threads * threads;
+    return ((p->m + parts - 1) / parts + SMALL_ROWS - 1) / SMALL_ROWS * SMALL_ROWS;
+}
+
+static int64_t columns_of_part(const Product *p, int64_t threads) {
+    return ((p->n + threads - 1) / threads + SMALL_COLS - 1) / SMALL_COLS * SMALL_COLS;
+}
+
+Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
+    const bool serial = 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS;
+    const int64_t threads = serial ? 1 : amp_get_num_threads();
+    Parts all = {.p = p, .rounding = rounding, .begin = begin, .end = end, .of_rows = by_rows(p)};
+    all.size = all.of_rows ? rows_of_part(p, threads) : columns_of_part(p, threads);
+    const int64_t parts = ((all.of_rows ? p->m : p->n) + all.size - 1) / all.size;
+    if (parts == 1) return run_alone(p, rounding, begin, end);
+    atomic_init(&all.status, AMP_OK);
+    amp_parallel_for(parts, serial ? parts : 1, run_parts, &all);
+    return (Status)atomic_load(&all.status);
+}
+#else
+bool gemm_is_small(const Product *p) {
+    (void)p;
+    return false;
+}
+
+Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
+    (void)p, (void)rounding, (void)begin, (void)end;
+    return AMP_BAD_DTYPE;
+}
+#endif
