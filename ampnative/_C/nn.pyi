@@ -23,6 +23,14 @@ def _conv_input(
 def _conv_weight(
     grad: Tensor, input: Tensor | _Number, size: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: _int
 ) -> Tensor: ...
+def _ctc_samples(
+    log_probs: Tensor, targets: Tensor | _Number, input_lengths: _Ints, target_lengths: _Ints, blank: _int,
+    zero_infinity: _bool
+) -> Tensor: ...
+def _ctc_samples_grad(
+    grad: Tensor, paths: Tensor | _Number, log_probs: Tensor | _Number, targets: Tensor | _Number, input_lengths: _Ints,
+    target_lengths: _Ints, blank: _int, zero_infinity: _bool
+) -> Tensor: ...
 def _cudnn_rnn(tensors: Sequence[Tensor], operands: Any) -> tuple[Tensor, ...]: ...
 def _embedding_grad(
     grad: Tensor, indices: Tensor | _Number, rows: _int, padding_idx: _int, scale_grad_by_freq: _bool

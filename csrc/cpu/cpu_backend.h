@@ -18,5 +18,7 @@ Status amp_attention_backward(const Call *call);
 Status amp_embedding(const Call *call);
 Status amp_conv(const Call *call);
 Status amp_fold(const Call *call);
+Status amp_ctc(const Call *call);
+Status amp_ctc_grad(const Call *call);
 
 #endif
