@@ -208,6 +208,10 @@ typedef struct Backend {
     /* extra = const ResamplePlan*. out[0] = the map of in[0], one dtype, in fp64 with one rounding. Without weights and not
      * transposed it copies elements of any dtype. */
     Slot resample;
+    /* An image at points: all views dense, of one dtype, FLOAT32 or FLOAT64. in[0] (N, C, H, W), in[1] grid (N, H', W', 2), in [-1, 1], x first;
+     * out[0] (N, C, H', W'). num[0].i = 1: nearest, else bilinear; num[1].i = outside: 0 zeros, 1 border, 2 reflection; num[2].i = align_corners.
+     * grid_sample_grad: in[2] = gradient; out[0] that of in[0], out[1] of in[1], either may be NULL. */
+    Slot grid_sample, grid_sample_grad;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
      * high), randperm, bernoulli (in[0] = probabilities; AMP_BAD_VALUE outside [0, 1]), poisson (in[0] = rates) and dropout masks
      * (uniform draws as bernoulli of keep): out[0] is filled in order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */
