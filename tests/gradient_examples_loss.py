@@ -62,6 +62,13 @@ EXAMPLES = {
     ],
     # the derivative of ctc_loss holds for logarithms of probabilities that add up to 1, and is not differentiated again
     "ctc_loss": [Example(ctc(ints(5, 4), ints([1, 2, 2], [2, 1, 0]), ints(3, 2)), (spaced(5, 2, 3),), False)],
+    "ctc_samples": [
+        Example(
+            lambda x: torch._C.nn._ctc_samples(F.log_softmax(x, 2), ints([1, 2], [3, 0]), (4, 5), (2, 1), 0, True)[0],
+            (spaced(5, 2, 4),),
+            False,
+        )
+    ],
     "ctc_loss_ints": [
         Example(ctc((5, 3), ints(1, 2, 2), (1, 2)), (spaced(5, 2, 3, low=-1.0, high=1.0),), False),
         Example(ctc((5, 4), ints([1, 1], [2, 1]), (2, 0)), (spaced(5, 2, 3),), False),
@@ -70,4 +77,5 @@ EXAMPLES = {
     "bce_logits_kernel": [Example(torch._C.nn._bce_logits, (X, Y))],
 }
 
+WITHOUT_EXAMPLE = {"ctc_samples_grad": "not differentiated again: see test_ctc"}
 assert np.all(POSITIVE > 0)

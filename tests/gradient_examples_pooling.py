@@ -104,6 +104,7 @@ EXAMPLES = {
     "upsample_bicubic2d_aa": aligned("bicubic", PLANE, ((2, 9),), antialias=True),
     "upsample_lanczos2d_aa": resized("lanczos", PLANE, ((2, 9),), antialias=True),
     "upsample_grad": resized("bilinear", PLANE, ((3, 9),)),
+    "grid_sample": sampled(torch._C.nn._grid_sample, PLANE[:, :, :3, :4], GRID2, (0, 1)),
     "grid_sampler": sampled(torch.grid_sampler, PLANE[:, :, :3, :4], GRID2, (0, 1, 2)),
     "grid_sampler_2d": sampled(torch.grid_sampler_2d, PLANE[:, :1, :3, :4], GRID2, (0,))[:1],
     "grid_sampler_3d": sampled(torch.grid_sampler_3d, VOLUME, GRID3, (0,))[::2],

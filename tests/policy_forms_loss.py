@@ -28,8 +28,8 @@ SELECTORS = {
     "ctc_loss": (1, torch.int64),
     "ctc_loss_ints": (1, torch.int64),
 }
-# The lengths of ctc_loss are tensors too, of which the question is not told; cross_entropy alone calls its rows.
-LEFT_OUT = {"ctc_loss", "cross_entropy_rows"}
+# The lengths of ctc_loss are tensors too, of which the question is not told; cross_entropy and ctc_loss alone call their rows.
+LEFT_OUT = {"ctc_loss", "ctc_samples", "ctc_samples_grad", "cross_entropy_rows"}
 FLOATS_ONLY = {
     "margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss", "cosine_embedding_loss", "kl_div", "poisson_nll_loss",
     "soft_margin_loss",

@@ -45,4 +45,4 @@ FORMS = {
 # The dtype of positions, and where they stand.
 SELECTORS = dict.fromkeys(("max_unpool2d", "max_unpool3d"), (1, torch.int64))
 # Derivatives alone call them.
-LEFT_OUT = {"max_pool_grad", "avg_pool_grad", "adaptive_avg_pool_grad", "pad_grad", "upsample_grad"}
+LEFT_OUT = {"max_pool_grad", "avg_pool_grad", "adaptive_avg_pool_grad", "pad_grad", "upsample_grad", "grid_sample", "grid_sample_grad"}

@@ -1,15 +1,12 @@
-"""Losses made of other ops, and the connectionist temporal classification."""
+"""Losses made of other ops, and connectionist temporal classification."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import _C
 from .._C import Tensor
-from ..autograd.function import Function, once_differentiable
 from ._common import cast, floating, reduced, rounded, shapes, wide
 
 _where, _log, _exp = _C.functions.where, _C.functions.log, _C.functions.exp
@@ -157,89 +154,6 @@ def triplet_margin_loss(
 
 
 # ---- connectionist temporal classification ----
-#
-# A target of L labels becomes S = 2 L + 1 states, blanks around each label:   _ a _ b _
-# A path moves by 0 or 1 states per time step, or by 2 over a blank between different labels. alpha[t, n, s] is the logarithm of
-# the summed probability of all paths that are in state s at time t, beta that of what may follow from there; both count the
-# emission at t. Everything is computed in float64.
-
-
-def _states(targets: np.ndarray, lengths: list[int], blank: int) -> tuple[np.ndarray, np.ndarray]:
-    """The states' classes (N, S), and whether a path may come to a state from two before."""
-    most = max(lengths, default=0)
-    states = np.full((len(lengths), 2 * most + 1), blank, dtype=np.int64)
-    start = 0
-    for n, length in enumerate(lengths):
-        row = targets[n, :length] if targets.ndim == 2 else targets[start : start + length]
-        states[n, 1 : 2 * length : 2] = row
-        start += length
-    skip = np.zeros(states.shape, dtype=bool)
-    skip[:, 2:] = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
-    return states, skip
-
-
-def _shifted(a: np.ndarray, by: int) -> np.ndarray:
-    """a moved along its last axis, -inf moving in."""
-    out = np.full_like(a, -np.inf)
-    if by > 0:
-        out[:, by:] = a[:, :-by]
-    else:
-        out[:, :by] = a[:, -by:]
-    return out
-
-
-class _Ctc(Function):
-    """The negative log likelihood (N) of log_probs (T, N, C)."""
-
-    @staticmethod
-    def forward(ctx: Any, log_probs: Tensor, targets: np.ndarray, steps: list[int], lengths: list[int], blank: int) -> Tensor:
-        lp = log_probs.detach().cpu().double().numpy()
-        states, skip = _states(targets, lengths, blank)
-        rows, last = np.arange(len(lengths)), 2 * np.array(lengths, dtype=np.int64)
-        emitted = np.take_along_axis(lp, np.broadcast_to(states, (lp.shape[0], *states.shape)), 2)
-        alpha = np.full(emitted.shape, -np.inf)
-        alpha[:1, :, :2] = emitted[:1, :, :2]
-        with np.errstate(invalid="ignore"):
-            for t in range(1, lp.shape[0]):
-                before = np.logaddexp(alpha[t - 1], _shifted(alpha[t - 1], 1))
-                over = np.where(skip, _shifted(alpha[t - 1], 2), -np.inf)
-                alpha[t] = np.logaddexp(before, over) + emitted[t]
-            end = np.array(steps, dtype=np.int64) - 1
-            if lp.shape[0]:
-                final = alpha[np.maximum(end, 0), rows]
-                loss = -np.logaddexp(final[rows, last], np.where(last > 0, final[rows, last - 1], -np.inf))
-            else:
-                loss = np.zeros(len(lengths))
-            loss = np.where(end >= 0, loss, np.where(last > 0, np.inf, 0.0))
-        ctx.kept = (lp, states, skip, emitted, alpha, end, last, loss)
-        ctx.like = log_probs.dtype, log_probs.device
-        return _C.from_numpy(loss).to(dtype=log_probs.dtype, device=log_probs.device)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        lp, states, skip, emitted, alpha, end, last, loss = ctx.kept
-        scale = grad.cpu().double().numpy()
-        rows = np.arange(len(last))
-        result = np.zeros(lp.shape)
-        beta = np.full(states.shape, -np.inf)
-        start = np.full(states.shape, -np.inf)
-        start[rows, last] = 0.0
-        start[rows[last > 0], last[last > 0] - 1] = 0.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            for t in range(lp.shape[0] - 1, -1, -1):
-                after = np.logaddexp(beta, _shifted(beta, -1))
-                over = np.where(_shifted(skip.astype(np.float64), -2) == 1, _shifted(beta, -2), -np.inf)
-                beta = np.logaddexp(after, over)
-                beta = np.where((end == t)[:, None], start, beta) + emitted[t]
-                # how likely the path is in each state, given the target
-                share = np.exp(alpha[t] + beta - emitted[t] + loss[:, None])
-                expected = np.zeros(lp.shape[1:])
-                np.add.at(expected, (rows[:, None], states), np.where(np.isneginf(emitted[t]), 0.0, share))
-                step = (np.exp(lp[t]) - expected) * scale[:, None]
-                result[t] = np.where((t <= end)[:, None], np.where(scale[:, None] == 0, 0.0, step), 0.0)
-        dtype, device = ctx.like
-        return _C.from_numpy(result).to(dtype=dtype, device=device), None, None, None, None
 
 
 def _ctc_lengths(name: str, lengths: Any, samples: int) -> list[int]:
@@ -282,13 +196,8 @@ def _ctc(log_probs: Tensor, targets: Tensor, steps: Any, lengths: Any, blank: in
     samples, classes = probabilities.shape[1:]
     steps, lengths = _ctc_lengths("input_lengths", steps, samples), _ctc_lengths("target_lengths", lengths, samples)
     _check_ctc(probabilities, targets, steps, lengths, blank)
-    labels = targets.detach().cpu().to(_C.int64).numpy()
-    used = _states(labels, lengths, blank)[0]
-    if used.size and not 0 <= used.min() <= used.max() < classes:
-        raise RuntimeError(f"ctc_loss: a target is out of range: labels of {classes} classes lie in [0, {classes - 1}]")
-    loss = _Ctc.apply(probabilities, labels, steps, lengths, blank)
-    if zero_infinity:
-        loss = _where(loss == math.inf, 0.0, loss)
+    labels = targets.detach().to(dtype=_C.int64, device=log_probs.device)
+    loss = _C.nn._ctc_samples(probabilities, labels, steps, lengths, blank, zero_infinity)[0]
     if reduction == "mean":
         per_label = _C.tensor([max(n, 1) for n in lengths], dtype=loss.dtype, device=loss.device)
         return rounded((loss / per_label).mean(), found)

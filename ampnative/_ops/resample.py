@@ -7,7 +7,8 @@ import itertools
 import math
 import operator
 
-from .._C import Tensor
+from .. import _C
+from .._C import Tensor, autocast
 from .._C.functions import where
 
 _BILINEAR, _NEAREST, _BICUBIC = range(3)
@@ -95,6 +96,13 @@ def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_m
         return input.new_zeros(shape) + input.sum() * 0 + grid.sum() * 0
     if input.element_size() <= 2:
         input, grid = input.float(), grid.float()
+    if len(sizes) == 2 and interpolation_mode != _BICUBIC:
+        return _C.nn._grid_sample(input, grid, interpolation_mode, padding_mode, align_corners).to(dtype)
+    return _of_ops(input, grid, interpolation_mode, padding_mode, align_corners).to(dtype)
+
+
+def _of_ops(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+    (n, channels), sizes = input.shape[:2], tuple(input.shape[2:])
     points = grid.reshape(n, -1, len(sizes))
     position = []
     for d, size in enumerate(sizes):  # the last coordinate is the first dimension's
@@ -106,7 +114,19 @@ def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_m
     else:
         position = [_inside(x, size, padding_mode, align_corners) for x, size in zip(position, sizes, strict=True)]
         out = _sample_nearest(flat, position, sizes) if interpolation_mode == _NEAREST else _sample_linear(flat, position, sizes)
-    return out.reshape(shape).to(dtype)
+    return out.reshape((n, channels, *grid.shape[1:-1]))
+
+
+def plane_gradients(
+    grad: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the kernel for two dimensions that can be differentiated again."""
+    input, grid = input.view(input.shape), grid.view(grid.shape)
+    wanted = tuple(x for x in (input, grid) if x.requires_grad)
+    with autocast(input.device.type, enabled=False):
+        out = _of_ops(input, grid, interpolation_mode, padding_mode, align_corners)
+        found = iter(_C._engine_backward((out,), (grad.to(out.dtype),), True, True, wanted, False, True))
+    return next(found) if input.requires_grad else None, next(found) if grid.requires_grad else None
 
 
 grid_sampler_2d = grid_sampler_3d = grid_sampler

@@ -83,6 +83,17 @@ typedef struct AttentionPlan {
     bool causal; /* query i sees keys 0 .. i */
 } AttentionPlan;
 
+/* The sequences of connectionist temporal classification: of each, time steps and labels. */
+typedef struct CtcPlan {
+    const int64_t *steps, *lengths;
+    int64_t blank, width; /* width: amp_ctc_width of the longest target */
+    bool zero_infinity;   /* a loss that is infinite counts as 0 */
+} CtcPlan;
+/* States of one kind at one time, beside each other. */
+static inline int64_t amp_ctc_width(int64_t labels) { return (labels + 2 + 7) / 8 * 8; }
+/* Numbers that are kept of one sequence from the way forward. */
+static inline int64_t amp_ctc_path(const CtcPlan *plan, int64_t times) { return 8 + (times + 1) * 2 * plan->width; }
+
 /* How a kernel lies over an image: one number per spatial dimension, which are the last ones of all views. */
 typedef struct ConvShape {
     int64_t stride[3], dilation[3], kernel[3], groups;
@@ -141,6 +152,12 @@ typedef struct Backend {
     Slot cross_entropy;
     /* The same inputs, in[3] = what out[1] was, in[4] FLOAT64: gradient per row, or one for all. out[0] = the logits' gradient. */
     Slot cross_entropy_grad;
+    /* extra = CtcPlan*. in[0] = log_probs (T, N, C), FLOAT32 or FLOAT64, dense along the classes; in[1] int64 labels, dense, (N, S) or one
+     * sequence's behind the other's (AMP_BAD_INDEX). out[0] (N) = loss, out[1] FLOAT64, dense, amp_ctc_path numbers per sequence. */
+    Slot ctc;
+    /* The same inputs, in[2] = what out[1] was, in[3] (N) = gradient per loss, any floating dtype. out[0] = the gradient of log_probs, as if
+     * they came from log_softmax, dense along the classes. */
+    Slot ctc_grad;
     /* extra = NormPlan*. in[0] and out[0] dense, any floating dtypes; in[1] weight, in[2] bias (1-d, any floating dtype, or NULL);
      * out[0] = (in[0] - mean) rstd weight + bias; out[1] FLOAT64, dense, per row: mean, rstd = 1 / sqrt(var + eps), and, if it has room, the
      * biased variance. list: by channels, the running mean and variance (or none): written in training, else read. */
@@ -191,6 +208,10 @@ typedef struct Backend {
     /* extra = const ResamplePlan*. out[0] = the map of in[0], one dtype, in fp64 with one rounding. Without weights and not
      * transposed it copies elements of any dtype. */
     Slot resample;
+    /* An image at points: all views dense, of one dtype, FLOAT32 or FLOAT64. in[0] (N, C, H, W), in[1] grid (N, H', W', 2), in [-1, 1], x first;
+     * out[0] (N, C, H', W'). num[0].i = 1: nearest, else bilinear; num[1].i = outside: 0 zeros, 1 border, 2 reflection; num[2].i = align_corners.
+     * grid_sample_grad: in[2] = gradient; out[0] that of in[0], out[1] of in[1], either may be NULL. */
+    Slot grid_sample, grid_sample_grad;
     /* uniform(num[0], num[1]), normal(num[0] mean, num[1] std), bernoulli_fill(num[0]), exponential(num[0]), randint (num[0] low, num[1]
      * high), randperm, bernoulli (in[0] = probabilities; AMP_BAD_VALUE outside [0, 1]), poisson (in[0] = rates) and dropout masks
      * (uniform draws as bernoulli of keep): out[0] is filled in order of its elements in memory. extra = Generator*. The streams are PyTorch's for a seed. */

@@ -106,6 +106,37 @@ AVX512 static void f32_f16_avx512(const char *s, char *d, int64_t n) {
 F32_BF16_AVX512(f32_bf16_avx512, "avx512f,avx512bw,avx512vl", amp_bf16_narrow16)
 F32_BF16_AVX512(f32_bf16_avx512_bf16, "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16", amp_bf16_narrow16_fast)
 
+/* From fp64 by way of fp32 "to odd": cut off, with the last bit set where that lost something. As fp32 has more than two bits more than
+ * either format, the second rounding then gives what a single one would. Vectors with a NaN go element by element. */
+AVX512 static inline __m256 to_odd(__m512d x) {
+    const __m256 cut = _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+    const __mmask8 lost = _mm512_cmp_pd_mask(_mm512_cvtps_pd(cut), x, _CMP_NEQ_UQ);
+    const __m256i bits = _mm256_castps_si256(cut);
+    return _mm256_castsi256_ps(_mm256_mask_or_epi32(bits, lost, bits, _mm256_set1_epi32(1)));
+}
+#define F64_16_AVX512(name, narrow16, narrow) \
+    AVX512 static void name(const char *s, char *d, int64_t n) { \
+        for (int64_t i = 0; i < n; i += 16) { \
+            const __mmask16 m = n - i >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - i)) - 1u); \
+            const __m512d a = _mm512_maskz_loadu_pd((__mmask8)m, s + 8 * i), \
+                          b = _mm512_maskz_loadu_pd((__mmask8)(m >> 8), s + 8 * i + 64); \
+            if (_mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q)) { \
+                for (int64_t k = i; k < n && k < i + 16; k++) { \
+                    double x; \
+                    memcpy(&x, s + 8 * k, 8); \
+                    const uint16_t h = narrow(x); \
+                    memcpy(d + 2 * k, &h, 2); \
+                } \
+                continue; \
+            } \
+            const __m512 both = _mm512_insertf32x8(_mm512_castps256_ps512(to_odd(a)), to_odd(b), 1); \
+            _mm256_mask_storeu_epi16(d + 2 * i, m, narrow16(both)); \
+        } \
+    }
+#define HALF16(f) _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
+F64_16_AVX512(f64_f16_avx512, HALF16, amp_f64_to_f16)
+F64_16_AVX512(f64_bf16_avx512, amp_bf16_narrow16, amp_f64_to_bf16)
+
 /* ---- past the caches: the output's lines are not read first, and do not push anything out ---- */
 
 /* Elements of `size` bytes until d is aligned to a vector, at most n; n if it never is. */
@@ -184,6 +215,8 @@ CastFn amp_cast_vector(int src, int dst) {
     if (src == AMP_FLOAT32 && dst == AMP_FLOAT16) return wide ? f32_f16_avx512 : f32_f16_avx2;
     if (src == AMP_FLOAT32 && dst == AMP_BFLOAT16)
         return amp_isa() >= ISA_AVX512_BF16 ? f32_bf16_avx512_bf16 : wide ? f32_bf16_avx512 : f32_bf16_avx2;
+    if (wide && src == AMP_FLOAT64 && dst == AMP_FLOAT16) return f64_f16_avx512;
+    if (wide && src == AMP_FLOAT64 && dst == AMP_BFLOAT16) return f64_bf16_avx512;
     return NULL;
 }
 

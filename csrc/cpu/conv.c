@@ -55,6 +55,7 @@ Status amp_conv(const Call *call) {
     const bool some = c.images && c.in_channels && c.out_channels && c.in_pixels && c.out_pixels && c.taps;
     if (!fast || !some) return conv_reference(&c);
     if (conv_is_depthwise(&c)) return conv_depthwise(&c);
+    if (conv_is_direct(&c)) return conv_direct(&c);
     if (conv_is_padded(&c)) return conv_padded(&c);
     if (conv_weight_is_padded(&c)) return conv_weight_padded(&c);
     return c.kind == CONV_WEIGHT ? conv_weight(&c) : conv_product(&c);

@@ -4,6 +4,7 @@
  *   conv_gather.c         which elements of an image meet which pixels, and their way into the layout of the micro-kernels
  *   conv_product.c        output and input gradient as products with gathered panels
  *   conv_padded.c         the same at stride 1 without gathering, where few columns are wasted
+ *   conv_direct.c         the same with output channels in the lanes of vectors, where grids are small or strides are 2
  *   conv_weight.c         weight gradient as a product with gathered rows
  *   conv_weight_padded.c  the same at stride 1 without gathering, where sums over pixels are long enough
  *   conv_depthwise.c      one input channel per group: plane by plane, nothing is gathered
@@ -41,6 +42,8 @@ bool conv_weight_is_padded(const Conv *c);
 Status conv_weight_padded(const Conv *c);
 bool conv_is_padded(const Conv *c);
 Status conv_padded(const Conv *c);
+bool conv_is_direct(const Conv *c);
+Status conv_direct(const Conv *c);
 bool conv_is_depthwise(const Conv *c);
 Status conv_depthwise(const Conv *c);
 Status conv_reference(const Conv *c);
@@ -58,6 +61,18 @@ static inline double conv_bias(const Conv *c, int64_t i) {
 static inline int64_t conv_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t conv_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t conv_divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); } /* a >= 0 */
+
+/* Where rows of a result go. */
+typedef struct ConvTarget {
+    char *data;
+    int64_t row; /* elements */
+    int dtype;
+} ConvTarget;
+
+/* n neighbours of `rows` rows of a tile, plus their bias (or NULL), to element `at` of their rows; false, and nothing is done, below AVX-512
+ * and for fp64. */
+bool conv_store_fast(const ConvTarget *to, int64_t at, const char *tile, int64_t pitch, const float *bias, int64_t rows,
+                     int64_t n);
 
 /* ---- gathering (conv_gather.c) ----
  *

@@ -124,15 +124,9 @@ static void copy_band(const Padded *p, char *copy, int64_t image, int64_t group,
 
 /* ------------------------------------------------------------------ results */
 
-typedef struct Target {
-    char *data;
-    int64_t row; /* elements */
-    int dtype;
-} Target;
-
 #if defined(__x86_64__)
 #define STORE_RUN(name, target_text, put) \
-    __attribute__((target(target_text))) static void name(const Target *to, int64_t at, const float *tile, int64_t pitch, \
+    __attribute__((target(target_text))) static void name(const ConvTarget *to, int64_t at, const float *tile, int64_t pitch, \
                                                           const float *bias, int64_t rows, int64_t n) { \
         for (int64_t j = 0; j < n; j += 16) { \
             const __mmask16 m = n - j >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - j)) - 1); \
@@ -149,8 +143,8 @@ STORE_RUN(store_f32_avx512, "avx512f,avx512bw,avx512vl", PUT_F32)
 STORE_RUN(store_f16_avx512, "avx512f,avx512bw,avx512vl", PUT_F16)
 STORE_RUN(store_bf16_avx512, "avx512f,avx512bw,avx512vl", PUT_BF16)
 
-static bool store_fast(const Target *to, int64_t at, const char *tile, int64_t pitch, const float *bias, int64_t rows,
-                       int64_t n) {
+bool conv_store_fast(const ConvTarget *to, int64_t at, const char *tile, int64_t pitch, const float *bias, int64_t rows,
+                     int64_t n) {
     if (amp_isa() < ISA_AVX512 || to->dtype == AMP_FLOAT64) return false;
     const float *from = (const float *)(const void *)tile;
     if (to->dtype == AMP_FLOAT16) store_f16_avx512(to, at, from, pitch, bias, rows, n);
@@ -159,19 +153,19 @@ static bool store_fast(const Target *to, int64_t at, const char *tile, int64_t p
     return true;
 }
 #else
-static bool store_fast(const Target *to, int64_t at, const char *tile, int64_t pitch, const float *bias, int64_t rows,
-                       int64_t n) {
+bool conv_store_fast(const ConvTarget *to, int64_t at, const char *tile, int64_t pitch, const float *bias, int64_t rows,
+                     int64_t n) {
     (void)to, (void)at, (void)tile, (void)pitch, (void)bias, (void)rows, (void)n;
     return false;
 }
 #endif
 
 /* n neighbours of `rows` rows, with the bias, to element `at` of their channels. The tile is changed. */
-static void store_run(const Padded *p, const Target *to, int64_t at, char *tile, int64_t pitch, const double *bias, int64_t rows,
-                      int64_t n) {
+static void store_run(const Padded *p, const ConvTarget *to, int64_t at, char *tile, int64_t pitch, const double *bias,
+                      int64_t rows, int64_t n) {
     float narrow[GEMM_MAX_ROWS];
     for (int64_t i = 0; bias && i < rows; i++) narrow[i] = (float)bias[i];
-    if (store_fast(to, at, tile, pitch, bias ? narrow : NULL, rows, n)) return;
+    if (conv_store_fast(to, at, tile, pitch, bias ? narrow : NULL, rows, n)) return;
     for (int64_t i = 0; bias && i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             char *x = tile + (i * pitch + j) * p->size;
@@ -201,7 +195,7 @@ static int64_t start_of(const Padded *p, int64_t v) {
 }
 
 /* `columns` columns of the copy from element `start` on, as far as they belong to the grid. */
-static void store_columns(const Band *s, const Target *to, char *tile, int64_t pitch, const double *bias, int64_t rows,
+static void store_columns(const Band *s, const ConvTarget *to, char *tile, int64_t pitch, const double *bias, int64_t rows,
                           int64_t start, int64_t columns) {
     const Padded *p = s->p;
     int64_t y = start / p->pitch, x = start % p->pitch;
@@ -217,8 +211,9 @@ static void store_tile(const Band *s, char *tile, int64_t pitch, int64_t row, in
     const int64_t channel = s->group * p->rows + row, item = (int64_t)amp_itemsize(p->c->dtype), lanes = p->micro.lanes;
     double bias[GEMM_MAX_ROWS];
     for (int64_t i = 0; p->c->bias && i < rows; i++) bias[i] = conv_bias(p->c, channel + i);
-    const Target to = {p->write + ((s->image * p->c->groups * p->rows + channel) * p->write_channel + s->top * p->grid[1]) * item,
-                       p->write_channel, p->c->dtype};
+    const ConvTarget to = {p->write +
+                               ((s->image * p->c->groups * p->rows + channel) * p->write_channel + s->top * p->grid[1]) * item,
+                           p->write_channel, p->c->dtype};
     const int64_t start = start_of(p, first), second = start_of(p, first + 1);
     const bool joined = vectors == 2 && second == start + lanes;
     store_columns(s, &to, tile, pitch, p->c->bias ? bias : NULL, rows, start, joined ? 2 * lanes : lanes);

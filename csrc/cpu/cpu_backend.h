@@ -18,5 +18,9 @@ Status amp_attention_backward(const Call *call);
 Status amp_embedding(const Call *call);
 Status amp_conv(const Call *call);
 Status amp_fold(const Call *call);
+Status amp_grid_sample(const Call *call);
+Status amp_grid_sample_grad(const Call *call);
+Status amp_ctc(const Call *call);
+Status amp_ctc_grad(const Call *call);
 
 #endif

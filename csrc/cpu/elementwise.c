@@ -7,6 +7,7 @@
 #include "elementwise.h"
 
 #include "cast.h"
+#include "copy_transposed.h"
 
 /* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work. */
 enum { BYTES_PER_THREAD = 64 * 1024 };
@@ -138,7 +139,7 @@ static void merge_dims(Walk *w) {
     w->nd = nd;
 }
 
-enum { SMALL_LOOP = 4096 };
+enum { SMALL_LOOP = 4096, TRANSPOSED = 512 };
 
 static bool is_flat(const View *v) { return (v->layout & LAYOUT_CONTIGUOUS) != 0; }
 static bool is_single(const View *v) {
@@ -271,7 +272,8 @@ Status amp_copy(const Call *call) {
         amp_convert(call->in[0]->dtype, call->in[0]->data, 0, call->out[0]->dtype, call->out[0]->data, 0, 1);
         return AMP_OK;
     }
-    amp_element_loop(&loop, call->out[0], call->in);
+    if (call->out[0]->numel < TRANSPOSED || !amp_copy_transposed(call->out[0], call->in[0]))
+        amp_element_loop(&loop, call->out[0], call->in);
     return AMP_OK;
 }
 

@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "transpose_x86.h"
 #endif
 
 /* ------------------------------------------------------------------ transposes */
@@ -58,43 +60,9 @@ static void transpose_by_8(char *dst, int64_t dst_row, const char *src, int64_t 
 #define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
-AVX512_INLINE __mmask16 first16(int64_t n) { return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1); }
-
-/* 16x16 in registers, rows to columns: as 8x8 within 128-bit quarters, then the quarters themselves change places, pairs of them and
- * pairs of pairs. */
-AVX512_INLINE void transpose_16_registers(__m512i r[16]) {
-    __m512i t[16];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-    }
-}
-
 /* Stores the first `cols` registers, `rows` words of each. */
 AVX512_INLINE void store_16_registers(char *dst, int64_t dst_row, const __m512i r[16], int64_t rows, int64_t cols) {
-    const __mmask16 m = first16(rows);
+    const __mmask16 m = amp_first16(rows);
     if (cols >= 16) {
 #pragma GCC unroll 16
         for (int j = 0; j < 16; j++) _mm512_mask_storeu_epi32(dst + j * dst_row, m, r[j]);
@@ -111,7 +79,7 @@ enum { AHEAD = 128 };
 
 AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
     for (int64_t j = 0; j < cols; j += 16) {
-        const __mmask16 m = first16(cols - j);
+        const __mmask16 m = amp_first16(cols - j);
         for (int64_t i = 0; i < rows; i += 16) {
             const char *from = src + i * src_row + 4 * j;
             __m512i r[16];
@@ -126,7 +94,7 @@ AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, 
                 for (int l = 0; l < 16; l++)
                     r[l] = _mm512_maskz_loadu_epi32(l < rows - i ? m : 0, from + (l < rows - i ? l : 0) * src_row);
             }
-            transpose_16_registers(r);
+            amp_transpose_16(r);
             store_16_registers(dst + j * dst_row + 4 * i, dst_row, r, rows - i, cols - j);
         }
     }
@@ -280,7 +248,7 @@ void gemm_load_pairs_down(void *dst_data, int64_t dst_row, const Source *src, in
 AVX512 static void turn_pairs_avx512(char *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k) {
     for (int64_t j = 0; j < k; j += 32) {
         for (int64_t i = 0; i < rows; i += 16) {
-            const __mmask16 m = first16(rows - i);
+            const __mmask16 m = amp_first16(rows - i);
             const char *from = src->data + j * src->col + 2 * i;
             __m512i r[16];
 #pragma GCC unroll 16
@@ -290,7 +258,7 @@ AVX512 static void turn_pairs_avx512(char *dst, int64_t dst_row, const Source *s
                 r[l] = _mm512_or_si512(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low, p)),
                                        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high, q)), 16));
             }
-            transpose_16_registers(r);
+            amp_transpose_16(r);
             store_16_registers(dst + i * 4 * dst_row + 2 * j, 4 * dst_row, r, (k - j + 1) / 2, rows - i);
         }
     }

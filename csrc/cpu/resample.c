@@ -132,6 +132,46 @@ static void weigh_planes(void *context, int64_t begin, int64_t end) {
     free(buffer);
 }
 
+/* The transpose of a copy of rows: gradients of a row are summed where neighbours come from one element, then added to its row. */
+static void add_planes(void *context, int64_t begin, int64_t end) {
+    Job *job = context;
+    const ResampleDim *dim = job->plan->dim;
+    const View *in = job->in;
+    const int64_t wide = dim[2].out, width = dim[2].in, item = (int64_t)amp_itemsize(in->dtype), pixels = dim[1].in * width;
+    const int64_t *index = dim[2].index;
+    double *line = malloc((size_t)(wide + width + pixels) * sizeof *line), *sums = line + wide, *plane = sums + width;
+    if (!line) {
+        __atomic_store_n(&job->no_memory, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    memset(sums, 0, (size_t)width * sizeof *sums); /* what no element comes from stays 0 */
+    for (int64_t i = begin; i < end; i++) {
+        const char *from = amp_plane_at(in, i);
+        memset(plane, 0, (size_t)pixels * sizeof *plane);
+        for (int64_t y = 0; y < dim[1].out; y++) {
+            double *row = plane + dim[1].index[y] * width;
+            amp_convert(in->dtype, from + y * in->stride[3] * item, in->stride[4] * item, AMP_FLOAT64, (char *)line, sizeof *line,
+                        wide);
+            for (int64_t x = 0; x < wide;) {
+                const int64_t to = index[x];
+                double sum = line[x++];
+                while (x < wide && index[x] == to) sum += line[x++];
+                sums[to] = sum;
+            }
+            IVDEP for (int64_t x = 0; x < width; x++) row[x] += sums[x];
+        }
+        amp_plane_write(job->out, i, AMP_FLOAT64, (const char *)plane);
+    }
+    free(line);
+}
+
+/* Whether equal indices are neighbours. */
+static bool ascends(const ResampleDim *dim) {
+    for (int64_t i = 1; i < dim->out; i++)
+        if (dim->index[i] < dim->index[i - 1]) return false;
+    return true;
+}
+
 /* Sizes are those of tensors that exist, or lie between them dimension by dimension; the product may still be too large. */
 static bool set_stage(Job *job) {
     int64_t size[3] = {job->in->shape[2], job->in->shape[3], job->in->shape[4]};
@@ -148,11 +188,13 @@ static bool set_stage(Job *job) {
 Status amp_resample(const Call *call) {
     Job job = {.plan = call->extra, .in = call->in[0], .out = call->out[0], .no_memory = 0};
     const ResampleDim *dim = job.plan->dim;
-    bool copies = !job.plan->transposed;
+    bool copies = true;
     if (job.out->numel == 0) return AMP_OK;
     for (int d = 0; d < 3; d++) copies = copies && !dim[d].weight && dim[d].taps == 1;
+    bool adds = copies && job.plan->transposed && dim[0].in == 1 && dim[0].out == 1 && ascends(&dim[2]);
+    copies = copies && !job.plan->transposed;
     if (!copies && (amp_is_complex(job.in->dtype) || amp_compute_dtype(job.in->dtype) == AMP_INT64)) return AMP_BAD_DTYPE;
     if (!set_stage(&job)) return AMP_NO_MEMORY;
-    amp_parallel_for(amp_planes(job.out), GRAIN / job.stage + 1, copies ? copy_planes : weigh_planes, &job);
+    amp_parallel_for(amp_planes(job.out), GRAIN / job.stage + 1, copies ? copy_planes : adds ? add_planes : weigh_planes, &job);
     return job.no_memory ? AMP_NO_MEMORY : AMP_OK;
 }

@@ -242,7 +242,10 @@ typedef struct Layer {
     Tensor *out;                                /* packed (rows, P) */
     Tensor *old_h, *old_c, *work, *unprojected; /* kept for the backward pass, packed; or NULL */
     Tensor *hidden_gates, *operand, *cell_out;  /* of one step, owned */
+    Tensor *across;                             /* weight transposed, (P, GH), owned; NULL: a few steps are faster without */
 } Layer;
+
+enum { TRANSPOSED_ONCE = 4 }; /* steps that make up for the copy of the weight */
 
 static int forward_step(const Recurrence *r, const Layer *l, int64_t at, int64_t b) {
     Rows h, c, rows, gates, hidden, weight, work, full;
@@ -261,7 +264,8 @@ static int forward_step(const Recurrence *r, const Layer *l, int64_t at, int64_t
         }
     }
     View *hidden_gates = rows_of(&hidden, l->hidden_gates, 0, b);
-    if (raw_product(operand, transposed(&weight, l->weight), hidden_gates, &r->precision, false, r->name) < 0) {
+    const View *across = l->across ? &l->across->v : transposed(&weight, l->weight);
+    if (raw_product(operand, across, hidden_gates, &r->precision, false, r->name) < 0) {
         return -1;
     }
     View *made = l->unprojected  ? rows_of(&full, l->unprojected, at, b)
@@ -330,6 +334,13 @@ static PyObject *layer(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
     l.hidden_gates = scratch(&r, r.most, l.gates->v.shape[1], dtype);
     l.operand = l.h->v.dtype != dtype ? scratch(&r, r.most, l.h->v.shape[1], dtype) : NULL;
     l.cell_out = l.projection && !l.unprojected ? scratch(&r, r.most, r.hidden, dtype) : NULL;
+    if (r.batches.n >= TRANSPOSED_ONCE && !PyErr_Occurred()) {
+        Rows weight;
+        l.across = scratch(&r, l.weight->v.shape[1], l.weight->v.shape[0], dtype);
+        if (l.across) {
+            raw_copy(&l.across->v, transposed(&weight, l.weight));
+        }
+    }
     failed = PyErr_Occurred() ? -1 : 0;
     for (int i = 0; i < r.batches.n && !failed; i++) {
         int64_t b = step_at(&r, i, false, &at);
@@ -339,6 +350,7 @@ done:
     Py_XDECREF(l.hidden_gates);
     Py_XDECREF(l.operand);
     Py_XDECREF(l.cell_out);
+    Py_XDECREF(l.across);
     args_done(&r.frame);
     return failed ? NULL : Py_NewRef(Py_None);
 }

@@ -248,10 +248,43 @@ static Tensor *index_put(Back *b, Tensor *x, Arg indices, Tensor *values, Arg fi
     return op_args(b, OP_index_put, arg);
 }
 
+/* Whole rows by one list of numbers, none of which counts from the end: then the gradient is that of a table. */
+static bool is_table(Back *b, const Arg *indices) {
+    const TensorMeta *m = &IN_META(0);
+    const Tensor *index = indices->n == 1 ? indices->ts[0] : NULL;
+    enum { WIDE = 16 }; /* elements of a row that make up for sorting */
+    if (!index || ARG(2).i != 0 || m->ndim < 2 || m->ndim + index->v.ndim > AMP_MAX_DIMS || !amp_is_floating(m->dtype) ||
+        index->v.dtype != AMP_INT64 || index->v.layout != LAYOUT_CONTIGUOUS || index->v.device != m->device ||
+        amp_numel(m->ndim - 1, m->shape + 1) < WIDE) {
+        return false;
+    }
+    const int64_t *row = (const int64_t *)(const void *)index->v.data;
+    for (int64_t i = 0; i < index->v.numel; i++) {
+        if (row[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static Tensor *table_gradient(Back *b, Tensor *index) {
+    const TensorMeta *m = &IN_META(0);
+    int64_t shape[AMP_MAX_DIMS];
+    memcpy(shape, index->v.shape, (size_t)index->v.ndim * sizeof *shape);
+    shape[index->v.ndim] = amp_numel(m->ndim - 1, m->shape + 1);
+    Tensor *g = reshape(b, b->g, index->v.ndim + 1, shape);
+    Arg arg[MAX_ARGS] = {arg_tensor(g), arg_tensor(index), arg_int(m->shape[0]), arg_int(-1), arg_bool(false)};
+    return g ? reshape_like(b, op_args(b, OP_embedding_grad, arg), m) : NULL;
+}
+
 void d_index(Back *b) {
     Tensor *room[AMP_MAX_DIMS];
     Arg indices;
     if (NEED(0) && b->g && saved_indices(b, &indices, room, AMP_MAX_DIMS)) {
+        if (is_table(b, &indices)) {
+            b->grad[0] = table_gradient(b, indices.ts[0]);
+            return;
+        }
         b->grad[0] = index_put(b, zeros_meta(b, b->g, &IN_META(0)), indices, b->g, ARG(2), ARG(3), true);
     }
 }
