@@ -50,6 +50,8 @@ from ._C import get_default_dtype as get_default_dtype
 from ._C import get_float32_matmul_precision as get_float32_matmul_precision
 from ._C import get_num_threads as get_num_threads
 from ._C import iinfo as iinfo
+from ._C import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from ._C import is_anomaly_enabled as is_anomaly_enabled
 from ._C import is_autocast_cache_enabled as is_autocast_cache_enabled
 from ._C import is_autocast_enabled as is_autocast_enabled
 from ._C import is_grad_enabled as is_grad_enabled
@@ -57,6 +59,7 @@ from ._C import is_inference_mode_enabled as is_inference_mode_enabled
 from ._C import manual_seed as manual_seed
 from ._C import promote_types as promote_types
 from ._C import result_type as result_type
+from ._C import set_anomaly_enabled as set_anomaly_enabled
 from ._C import set_autocast_cache_enabled as set_autocast_cache_enabled
 from ._C import set_autocast_dtype as set_autocast_dtype
 from ._C import set_autocast_enabled as set_autocast_enabled

@@ -13,9 +13,9 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor, autocast
+from ..autograd import graph
 from ..autograd.function import Function
 from ..autograd.grad_mode import enable_grad, no_grad
-from ..autograd.graph import saved_tensors_hooks
 
 __all__ = [
     "CheckpointError",
@@ -184,7 +184,7 @@ class _Frame:
 
         with enable_grad():
             args = self._arguments()
-            watched = saved_tensors_hooks(pack, lambda kept: kept)
+            watched = graph.saved_tensors_hooks(pack, lambda kept: kept)
             with self.surroundings.again(), self.recompute_context, contextlib.suppress(_Stop), watched:
                 self.function(*args, **self.kwargs)
         self._compare(found)
@@ -218,7 +218,7 @@ def _checkpoint_recorded(
         with forward_context:
             return function(*args, **kwargs)
     frame = _Frame(function, args, kwargs, options, recompute_context)
-    with forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
+    with forward_context, graph.saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
 
