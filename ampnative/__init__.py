@@ -55,6 +55,7 @@ from ._C import (
     from_numpy,
     frombuffer,
     get_autocast_dtype,
+    get_default_device,
     get_default_dtype,
     get_float32_matmul_precision,
     get_num_threads,
@@ -72,6 +73,7 @@ from ._C import (
     set_autocast_cache_enabled,
     set_autocast_dtype,
     set_autocast_enabled,
+    set_default_device,
     set_default_dtype,
     set_float32_matmul_precision,
     set_num_threads,
@@ -95,11 +97,9 @@ from ._functions_compat import (
     channels_last,
     channels_last_3d,
     contiguous_format,
-    get_default_device,
     layout,
     memory_format,
     preserve_format,
-    set_default_device,
     strided,
 )
 from ._functions_products import (

@@ -46,6 +46,7 @@ from ._C import from_dlpack as from_dlpack
 from ._C import from_numpy as from_numpy
 from ._C import frombuffer as frombuffer
 from ._C import get_autocast_dtype as get_autocast_dtype
+from ._C import get_default_device as get_default_device
 from ._C import get_default_dtype as get_default_dtype
 from ._C import get_float32_matmul_precision as get_float32_matmul_precision
 from ._C import get_num_threads as get_num_threads
@@ -63,6 +64,7 @@ from ._C import set_anomaly_enabled as set_anomaly_enabled
 from ._C import set_autocast_cache_enabled as set_autocast_cache_enabled
 from ._C import set_autocast_dtype as set_autocast_dtype
 from ._C import set_autocast_enabled as set_autocast_enabled
+from ._C import set_default_device as set_default_device
 from ._C import set_default_dtype as set_default_dtype
 from ._C import set_float32_matmul_precision as set_float32_matmul_precision
 from ._C import set_num_threads as set_num_threads
@@ -84,11 +86,9 @@ from ._functions_compat import ShortTensor as ShortTensor
 from ._functions_compat import channels_last as channels_last
 from ._functions_compat import channels_last_3d as channels_last_3d
 from ._functions_compat import contiguous_format as contiguous_format
-from ._functions_compat import get_default_device as get_default_device
 from ._functions_compat import layout as layout
 from ._functions_compat import memory_format as memory_format
 from ._functions_compat import preserve_format as preserve_format
-from ._functions_compat import set_default_device as set_default_device
 from ._functions_compat import strided as strided
 from ._functions_products import _addmm_activation as _addmm_activation
 from ._functions_products import _lu_with_info as _lu_with_info

@@ -144,7 +144,7 @@ class _Frame:
         self.kept: Any = None
         if self.places:
             contexts: list[Any] = []
-            anchor = _C.functions.empty((0,), requires_grad=True)
+            anchor = _C.functions.empty((0,), requires_grad=True, device="cpu")
             _KeepArguments.apply(contexts, anchor, *(args[i] for i in self.places))
             self.kept = contexts[0]
             for i in self.places:

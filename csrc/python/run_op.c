@@ -195,6 +195,20 @@ int result_set(OpCall *c, Tensor *t) {
 
 /* ---- shared checks ---- */
 
+static int device_conflict(const char *name, int first, int other) {
+    PyObject *a = device_object(first < other ? other : first), *b = a ? device_object(first < other ? first : other) : NULL;
+    if (b) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s: Expected all tensors to be on the same device, but found at least two devices, %S and %S! Move one with "
+            ".to()",
+            name, a, b);
+    }
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return -1;
+}
+
 int common_device(const OpCall *c) {
     int device = -1;
     bool fixed = false;
@@ -209,11 +223,7 @@ int common_device(const OpCall *c) {
                     fixed = !loose;
                 }
             } else if (t[k]->v.device != device && !loose) {
-                PyErr_Format(PyExc_RuntimeError,
-                             "%s: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
-                             "Move one with .to()",
-                             c->row->name);
-                return -1;
+                return device_conflict(c->row->name, device, t[k]->v.device);
             }
         }
     }
