@@ -35,6 +35,7 @@ from . import (
     version,
     xpu,
 )
+from ._aten import ops
 from ._C import (
     Generator,
     Size,

@@ -72,6 +72,7 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution as _convolution
+from ._aten import ops as ops
 from ._functions import *
 from ._functions_compat import BFloat16Tensor as BFloat16Tensor
 from ._functions_compat import BoolTensor as BoolTensor

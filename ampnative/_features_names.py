@@ -58,7 +58,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("chalf", "complex numbers start at complex64"),
         ("sparse_coo sparse_csr jagged legacy_contiguous_format", "strided is the one layout"),
         ("fork wait Future", "use concurrent.futures"),
-        ("ops classes library Tag DispatchKey* ExcludeDispatchKeyGuard",
+        ("classes library Tag DispatchKey* ExcludeDispatchKeyGuard",
          "an op of your own is an autograd.Function; amp.register_op gives it an autocast policy"),
         ("DisableTorchFunction*", _OVERRIDES),
         ("BenchmarkConfig BenchmarkExecutionStats ThroughputBenchmark", "use time.perf_counter, or ampnative bench"),
@@ -166,7 +166,6 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("DataChunk argument_validation guaranteed_* non_deterministic runtime_validation*", _INTERNAL),
     ),
     "utils.checkpoint": (
-        ("CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts SAC_IGNORED_OPS", _SELECTIVE),
         ("get_device_states set_device_states", "use get_rng_state and set_rng_state"),
         ("DefaultDeviceType GraphExecGroup LoggingTensorMode SavedTensor TYPE_CHECKING Text TorchDispatchMode "
          "capture_logs tree_map", _INTERNAL),

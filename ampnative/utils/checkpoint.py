@@ -16,13 +16,23 @@ from .._C import Tensor, autocast
 from ..autograd import graph
 from ..autograd.function import Function
 from ..autograd.grad_mode import enable_grad, no_grad
+from ._selective_checkpoint import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",

@@ -767,8 +767,8 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
         PyErr_NoMemory();
         goto done;
     }
-    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU |
-                            MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
+    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA |
+                            MODE_SELECT); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
     running = &t;
     observer_backward++;
