@@ -35,6 +35,7 @@ from . import (
     version,
     xpu,
 )
+from ._aten import ops
 from ._C import (
     Generator,
     Size,
@@ -55,10 +56,13 @@ from ._C import (
     from_numpy,
     frombuffer,
     get_autocast_dtype,
+    get_default_device,
     get_default_dtype,
     get_float32_matmul_precision,
     get_num_threads,
     iinfo,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
     is_autocast_cache_enabled,
     is_autocast_enabled,
     is_grad_enabled,
@@ -66,9 +70,11 @@ from ._C import (
     manual_seed,
     promote_types,
     result_type,
+    set_anomaly_enabled,
     set_autocast_cache_enabled,
     set_autocast_dtype,
     set_autocast_enabled,
+    set_default_device,
     set_default_dtype,
     set_float32_matmul_precision,
     set_num_threads,
@@ -92,11 +98,9 @@ from ._functions_compat import (
     channels_last,
     channels_last_3d,
     contiguous_format,
-    get_default_device,
     layout,
     memory_format,
     preserve_format,
-    set_default_device,
     strided,
 )
 from ._functions_products import (

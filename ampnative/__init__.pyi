@@ -46,10 +46,13 @@ from ._C import from_dlpack as from_dlpack
 from ._C import from_numpy as from_numpy
 from ._C import frombuffer as frombuffer
 from ._C import get_autocast_dtype as get_autocast_dtype
+from ._C import get_default_device as get_default_device
 from ._C import get_default_dtype as get_default_dtype
 from ._C import get_float32_matmul_precision as get_float32_matmul_precision
 from ._C import get_num_threads as get_num_threads
 from ._C import iinfo as iinfo
+from ._C import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from ._C import is_anomaly_enabled as is_anomaly_enabled
 from ._C import is_autocast_cache_enabled as is_autocast_cache_enabled
 from ._C import is_autocast_enabled as is_autocast_enabled
 from ._C import is_grad_enabled as is_grad_enabled
@@ -57,9 +60,11 @@ from ._C import is_inference_mode_enabled as is_inference_mode_enabled
 from ._C import manual_seed as manual_seed
 from ._C import promote_types as promote_types
 from ._C import result_type as result_type
+from ._C import set_anomaly_enabled as set_anomaly_enabled
 from ._C import set_autocast_cache_enabled as set_autocast_cache_enabled
 from ._C import set_autocast_dtype as set_autocast_dtype
 from ._C import set_autocast_enabled as set_autocast_enabled
+from ._C import set_default_device as set_default_device
 from ._C import set_default_dtype as set_default_dtype
 from ._C import set_float32_matmul_precision as set_float32_matmul_precision
 from ._C import set_num_threads as set_num_threads
@@ -67,6 +72,7 @@ from ._C import tensor as tensor
 from ._C.dtypes import *
 from ._C.functions import *
 from ._C.functions import _convolution as _convolution
+from ._aten import ops as ops
 from ._functions import *
 from ._functions_compat import BFloat16Tensor as BFloat16Tensor
 from ._functions_compat import BoolTensor as BoolTensor
@@ -81,11 +87,9 @@ from ._functions_compat import ShortTensor as ShortTensor
 from ._functions_compat import channels_last as channels_last
 from ._functions_compat import channels_last_3d as channels_last_3d
 from ._functions_compat import contiguous_format as contiguous_format
-from ._functions_compat import get_default_device as get_default_device
 from ._functions_compat import layout as layout
 from ._functions_compat import memory_format as memory_format
 from ._functions_compat import preserve_format as preserve_format
-from ._functions_compat import set_default_device as set_default_device
 from ._functions_compat import strided as strided
 from ._functions_products import _addmm_activation as _addmm_activation
 from ._functions_products import _lu_with_info as _lu_with_info

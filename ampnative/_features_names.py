@@ -54,12 +54,11 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("foreach", "loop over the tensors; optimizers do it natively"),
         ("to_dlpack", "use tensor.__dlpack__(), or from_dlpack(tensor)"),
         ("is_inference", "use tensor.is_inference()"),
-        ("is_anomaly_* set_anomaly_enabled", "use autograd.detect_anomaly"),
         ("float8_* float4_* uint* int[1-7] bits* bit", _DTYPE),
         ("chalf", "complex numbers start at complex64"),
         ("sparse_coo sparse_csr jagged legacy_contiguous_format", "strided is the one layout"),
         ("fork wait Future", "use concurrent.futures"),
-        ("ops classes library Tag DispatchKey* ExcludeDispatchKeyGuard",
+        ("classes library Tag DispatchKey* ExcludeDispatchKeyGuard",
          "an op of your own is an autograd.Function; amp.register_op gives it an autocast policy"),
         ("DisableTorchFunction*", _OVERRIDES),
         ("BenchmarkConfig BenchmarkExecutionStats ThroughputBenchmark", "use time.perf_counter, or ampnative bench"),
@@ -119,10 +118,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
          _INTERNAL),
     ),
     "autograd.graph": (
-        ("register_multi_grad_hook node_creation_hook queue_callback",
-         "use tensor.register_hook, or module.register_full_backward_hook"),
-        ("GradientEdge get_gradient_edge increment_version", "use tensors and their grad_fn"),
-        ("allow_mutation_on_saved_tensors", "clone what will be written to"),
+        ("node_creation_hook", "walk next_functions of a result's grad_fn, or use autograd.detect_anomaly"),
         ("region_activation_memory_budget", _SELECTIVE),
         ("RemovableHandle TYPE_CHECKING TorchDispatchMode Variable set_*", _INTERNAL),
     ),
@@ -170,7 +166,6 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("DataChunk argument_validation guaranteed_* non_deterministic runtime_validation*", _INTERNAL),
     ),
     "utils.checkpoint": (
-        ("CheckpointPolicy SelectiveCheckpointContext create_selective_checkpoint_contexts SAC_IGNORED_OPS", _SELECTIVE),
         ("get_device_states set_device_states", "use get_rng_state and set_rng_state"),
         ("DefaultDeviceType GraphExecGroup LoggingTensorMode SavedTensor TYPE_CHECKING Text TorchDispatchMode "
          "capture_logs tree_map", _INTERNAL),

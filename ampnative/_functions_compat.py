@@ -92,19 +92,6 @@ def fill_diagonal_(input: Tensor, fill_value: float, wrap: bool = False) -> Tens
     return input
 
 
-def get_default_device() -> _C.device:
-    """The device of factory functions: "cpu"."""
-    return _C.device("cpu")
-
-
-def set_default_device(device: Any) -> None:
-    """Accepts "cpu" and None. NotImplementedError for another device: pass ``device=`` to the factories, or use ``.to(device)``."""
-    if device is not None and _C.device(device).type != "cpu":
-        raise NotImplementedError(
-            f"set_default_device({device!r}): factories make CPU tensors here. Pass device= to them, or move models and data with .to()"
-        )
-
-
 class _TypeOf(type):
     """``isinstance(t, torch.FloatTensor)`` asks for the dtype and the device."""
 
@@ -119,7 +106,7 @@ def _constructor(name: str, dtype: Any, place: str) -> Any:
     def new(cls: type, *args: Any) -> Tensor:
         """Of a sequence or array: its copy; of sizes: uninitialised."""
         if len(args) == 1 and not isinstance(args[0], int):
-            data = args[0] if isinstance(args[0], Tensor) else _C.tensor(args[0], dtype=dtype)
+            data = args[0] if isinstance(args[0], Tensor) else _C.tensor(args[0], dtype=dtype, device=place)
             return data.to(_C.device(place), dtype)
         sizes: Sequence[int] = args
         return _C.functions.empty(tuple(sizes), dtype=dtype, device=place)

@@ -95,7 +95,7 @@ def _normal(mean: Tensor | float, std: Tensor | float, size: Any, generator: Any
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
-        return _f.empty(size, **options).normal_(mean, std, generator=generator)
+        return _f.empty(size, **{"device": "cpu", **options}).normal_(mean, std, generator=generator)
     if isinstance(std, Tensor):
         if std.numel() and bool((std < 0).any()):
             raise RuntimeError("normal expects all elements of std >= 0.0")

@@ -369,14 +369,15 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 def _triangle(row: int, col: int, offset: int, lower: bool, dtype: Any, device: Any) -> Tensor:
     if row < 0 or col < 0:
         raise RuntimeError(f"row and col must be non-negative, got {row} and {col}")
-    mask = _C.functions.ones((row, col), dtype=_C.bool)
+    mask = _C.functions.ones((row, col), dtype=_C.bool, device="cpu")
     mask = mask.tril(offset) if lower else mask.triu(offset)
-    return mask.nonzero().t().contiguous().to(device, _C.int64 if dtype is None else dtype)
+    place = _C.get_default_device() if device is None else device
+    return mask.nonzero().t().contiguous().to(place, _C.int64 if dtype is None else dtype)
 
 
 @_names.function
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Where the lower triangle of a (row, col) matrix stands: two rows, of row numbers and of column numbers."""
     return _triangle(row, col, offset, True, dtype, device)
@@ -384,7 +385,7 @@ def tril_indices(
 
 @_names.function
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
     """Where the upper triangle of a (row, col) matrix stands."""
     return _triangle(row, col, offset, False, dtype, device)
@@ -597,8 +598,9 @@ def logspace(
     if steps < 0:
         raise RuntimeError(f"number of steps must be non-negative, got {steps}")
     wanted = _C.get_default_dtype() if dtype is None else dtype
-    exponents = _C.functions.linspace(start, end, steps, dtype=_C.float64)
+    place = _C.get_default_device() if device is None else device
+    exponents = _C.functions.linspace(start, end, steps, dtype=_C.float64, device="cpu")
     if not math.isfinite(base):
         raise RuntimeError(f"logspace: base must be finite, got {base}")
-    out = _C.functions.pow(_C.tensor(base, dtype=_C.float64), exponents).to("cpu" if device is None else device, wanted)
+    out = _C.functions.pow(_C.tensor(base, dtype=_C.float64, device="cpu"), exponents).to(place, wanted)
     return out.requires_grad_() if requires_grad else out

@@ -212,7 +212,7 @@ def range(start: float = 0, end: float | None = None, step: float = 1, *, dtype:
     if end is None:
         start, end = 0, start
     count = math.floor((end - start) / step) + 1
-    steps = _C.functions.arange(count, dtype=_C.float64, device=device)
+    steps = _C.functions.arange(count, dtype=_C.float64, device="cpu" if device is None else device)
     return (start + steps * step).to(_C.get_default_dtype() if dtype is None else dtype)
 
 
@@ -237,7 +237,7 @@ def random_(input: Tensor, low: int | None = None, high: int | None = None, *, g
     first, last = (low or 0, high) if high is not None else (0, low)
     if last is None:
         if input.dtype == _C.int64:  # 2^63 itself is no int64
-            drawn = _C.functions.randint(-(2**62), 2**62, tuple(input.shape), generator=generator) + 2**62
+            drawn = _C.functions.randint(-(2**62), 2**62, tuple(input.shape), generator=generator, device="cpu") + 2**62
             return input.copy_(drawn)
         if input.dtype in _MANTISSA:
             last = 2 ** _MANTISSA[input.dtype] + 1
@@ -245,7 +245,7 @@ def random_(input: Tensor, low: int | None = None, high: int | None = None, *, g
             last = 2 if input.dtype == _C.bool else int(_C.iinfo(input.dtype).max) + 1
     if first >= last:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}")
-    return input.copy_(_C.functions.randint(first, last, tuple(input.shape), dtype=input.dtype, generator=generator))
+    return input.copy_(_C.functions.randint(first, last, tuple(input.shape), dtype=input.dtype, generator=generator, device="cpu"))
 
 
 @_names.method
@@ -257,7 +257,7 @@ def where(input: Tensor, condition: Tensor, other: Any) -> Tensor:
 @_names.method
 def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Draws whose logarithms are normal with this mean and deviation."""
-    flat = _C.functions.empty(input.numel(), dtype=input.dtype)
+    flat = _C.functions.empty(input.numel(), dtype=input.dtype, device="cpu")
     for part in flat.split(8):  # short ones are drawn one by one, as PyTorch does here for all
         part.normal_(mean, std, generator=generator)
     return input.copy_(flat.exp_().reshape(input.shape))
@@ -311,14 +311,14 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 def apply_(input: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Each element becomes ``callable`` of it, a Python number: slow."""
     values = [callable(value) for value in input.detach().reshape(-1).tolist()]
-    return input.copy_(_C.tensor(values, dtype=input.dtype).reshape(input.shape))
+    return input.copy_(_C.tensor(values, dtype=input.dtype, device="cpu").reshape(input.shape))
 
 
 @_names.method
 def map_(input: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Each element becomes ``callable`` of it and the one of ``tensor``, Python numbers: slow."""
     pairs = zip(input.detach().reshape(-1).tolist(), tensor.detach().expand(input.shape).reshape(-1).tolist(), strict=True)
-    return input.copy_(_C.tensor([callable(a, b) for a, b in pairs], dtype=input.dtype).reshape(input.shape))
+    return input.copy_(_C.tensor([callable(a, b) for a, b in pairs], dtype=input.dtype, device="cpu").reshape(input.shape))
 
 
 @_names.method

@@ -104,7 +104,7 @@ def _edges(input: Tensor, bins: int, range: Sequence[float] | None) -> np.ndarra
         raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low:g} max {high:g} for dimension 0")
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return array(_C.functions.linspace(low, high, bins + 1, dtype=input.dtype))
+    return array(_C.functions.linspace(low, high, bins + 1, dtype=input.dtype, device="cpu"))
 
 
 def _given_edges(input: Tensor, bins: Tensor) -> np.ndarray:

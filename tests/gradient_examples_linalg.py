@@ -65,6 +65,12 @@ EXAMPLES = {
     "linalg_eigvalsh": [Example(lambda x: linalg.eigvalsh(symmetric(x)), (A,))],
     "linalg_matrix_sqrth": [Example(lambda x: linalg.matrix_sqrth(positive(x)), (A,))],
     "linalg_matrix_exp": [Example(linalg.matrix_exp, (spaced(3, 3),))],
+    "linalg_householder_product": [
+        Example(linalg.householder_product, (TALL, spaced(TALL.shape[1]))),
+        Example(linalg.householder_product, (A, spaced(2))),
+        Example(linalg.householder_product, (spaced(2, 4, 3), spaced(2, 2))),
+    ],
+    "orgqr": [Example(torch.orgqr, (TALL, spaced(1)))],
     "linalg_pinv": [Example(linalg.pinv, (TALL,)), Example(linalg.pinv, (WIDE,))],
     "pinverse": [Example(torch.pinverse, (TALL,))],
     "linalg_lstsq": [Example(lambda a, b: linalg.lstsq(a, b).solution, (TALL, spaced(4, 2, seed=1)))],
@@ -72,6 +78,6 @@ EXAMPLES = {
 }
 
 WITHOUT_EXAMPLE = dict.fromkeys(
-    ["lu_solve", "geqrf", "linalg_householder_product", "orgqr", "ormqr", "linalg_eig", "linalg_eigvals", "lu_with_info"],
+    ["lu_solve", "geqrf", "ormqr", "linalg_eig", "linalg_eigvals", "lu_with_info"],
     "no derivative: raises on an argument that requires grad, tested in test_linalg.py",
 ) | {"linalg_matrix_rank": "an integer"}

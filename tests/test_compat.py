@@ -79,11 +79,3 @@ def test_unflatten_and_data_parallel():
     assert nn.Unflatten(1, (2, 3))(x).shape == (2, 2, 3) and repr(nn.Unflatten(1, (2, 3))) == "Unflatten(dim=1, unflattened_size=(2, 3))"
     wrapped = nn.DataParallel(nn.Linear(6, 1))
     assert wrapped(x).shape == (2, 1) and list(wrapped.state_dict()) == ["module.weight", "module.bias"]
-
-
-@ours
-def test_the_default_device():
-    assert torch.get_default_device() == torch.device("cpu")
-    torch.set_default_device("cpu")
-    with pytest.raises(NotImplementedError, match="factories make CPU tensors"):
-        torch.set_default_device("cuda")

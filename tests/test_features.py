@@ -189,15 +189,6 @@ def test_accelerator_is_the_emulated_one():
         torch.accelerator.synchronize()
 
 
-@ours
-def test_anomaly_detection_says_that_it_checks_nothing():
-    with pytest.warns(UserWarning, match="checks nothing: GradScaler names"), torch.autograd.detect_anomaly():
-        pass
-    with pytest.warns(UserWarning, match="checks nothing"):
-        torch.autograd.set_detect_anomaly(True)
-    torch.autograd.set_detect_anomaly(False)
-
-
 def test_paths_of_modules():
     modules = importlib.import_module(torch.__name__ + ".nn.modules")
     assert modules.Linear is torch.nn.Linear and modules.Module is torch.nn.Module

@@ -254,7 +254,6 @@ def test_without_a_derivative_there_is_an_error():
         lambda: linalg.lu_factor(x),
         lambda: linalg.lu(x),
         lambda: torch.geqrf(x),
-        lambda: linalg.householder_product(x, t),
         lambda: torch.ormqr(x, t, x),
         lambda: linalg.svd(x[:2]),
         lambda: linalg.qr(x[:2]),

@@ -22,7 +22,7 @@ def promoted(*tensors: Tensor) -> dtype:
     if not shaped or not scalars:
         return functools.reduce(promote_types, shaped or scalars)
     high, low = functools.reduce(promote_types, shaped), functools.reduce(promote_types, scalars)
-    return result_type(_C.functions.empty((0,), dtype=high), _C.functions.empty((), dtype=low))
+    return result_type(_C.functions.empty((0,), dtype=high, device="cpu"), _C.functions.empty((), dtype=low, device="cpu"))
 
 
 def floating(*tensors: Tensor) -> dtype:

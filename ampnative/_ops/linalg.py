@@ -175,6 +175,18 @@ def geqrf(A: Tensor) -> m.geqrf:
     return m.geqrf(tensor(h.swapaxes(-1, -2), A), tensor(tau, A))
 
 
+def _reflected(A: Tensor, tau: Tensor) -> Tensor:
+    """By products, which have derivatives. The reflections together are 1 - V T V^T, T upper triangular: with S what is above the
+    diagonal of V^T V, and D = diag(tau), T = (1 + D S)^-1 D.
+    """
+    rows, columns, k = A.size(-2), A.size(-1), tau.size(-1)
+    one = _C.functions.eye(rows, columns, dtype=A.dtype, device=A.device)
+    v = A[..., :k].tril(-1) + one[:, :k]
+    d = tau.unsqueeze(-1)
+    left = d * (v.mT @ v).triu(1) + one[:k, :k]
+    return one - v @ _C.nn.linalg_solve_triangular(left, d * (v.mT @ one), upper=True, unitriangular=True)
+
+
 def linalg_householder_product(A: Tensor, tau: Tensor) -> Tensor:
     name = "linalg.householder_product"
     if A.dtype != tau.dtype:
@@ -183,7 +195,8 @@ def linalg_householder_product(A: Tensor, tau: Tensor) -> Tensor:
     rows, columns, k = A.size(-2), A.size(-1), tau.size(-1)
     if not k <= columns <= rows or tau.shape[:-1] != A.shape[:-2]:
         raise RuntimeError(f"torch.{name}: input (..., m, n) and tau (..., k) with m >= n >= k, but got {list(A.shape)}, {list(tau.shape)}")
-    refuse_gradient(name, A, tau)
+    if recording(A, tau):
+        return _reflected(A, tau)
     eye = np.broadcast_to(np.eye(rows, columns, dtype=A.dtype.dtype), tuple(A.shape))
     return tensor(m.reflect(array(A), array(tau), eye, False), A)
 

@@ -33,7 +33,7 @@ Variable = _C.Tensor
 
 
 def _tensors(value: Any) -> tuple:
-    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
+    return (value,) if isinstance(value, (_C.Tensor, graph.GradientEdge)) else tuple(value)
 
 
 def _gradients(value: Any, count: int) -> tuple:
@@ -70,6 +70,12 @@ def backward(
     _C._engine_backward(roots, _gradients(grad_tensors, len(roots)), keep, bool(create_graph), wanted, True, True)
 
 
+def _zeros(value: Any) -> _C.Tensor:
+    if isinstance(value, graph.GradientEdge):
+        raise RuntimeError("grad(materialize_grads=True) takes tensors as inputs: a gradient edge that is not used has no zeros")
+    return _C.functions.zeros_like(value)
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -96,7 +102,7 @@ def grad(
     unused = materialize_grads if allow_unused is None else bool(allow_unused)
     result = _C._engine_backward(roots, _gradients(grad_outputs, len(roots)), keep, bool(create_graph), wanted, False, unused)
     if materialize_grads:
-        result = tuple(_C.functions.zeros_like(t) if g is None else g for t, g in zip(wanted, result, strict=True))
+        result = tuple(_zeros(t) if g is None else g for t, g in zip(wanted, result, strict=True))
     return result
 
 

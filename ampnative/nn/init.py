@@ -204,7 +204,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     wide = _C.float64 if tensor.dtype == _C.float64 else _C.float32
-    drawn = _C.functions.empty((rows, cols), dtype=wide).normal_(0, 1, generator=generator).numpy()
+    drawn = _C.functions.empty((rows, cols), dtype=wide, device="cpu").normal_(0, 1, generator=generator).numpy()
     q, r = np.linalg.qr(drawn.T if rows < cols else drawn)
     q = q * np.sign(np.diag(r))
     q = np.ascontiguousarray(q.T if rows < cols else q).reshape(tuple(tensor.shape))
@@ -251,7 +251,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     def write() -> None:
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[_C.functions.randperm(rows)[:zeros].to(tensor.device), column] = 0
+            tensor[_C.functions.randperm(rows, device="cpu")[:zeros].to(tensor.device), column] = 0
 
     return _unrecorded(write, tensor)
 

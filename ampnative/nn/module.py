@@ -572,7 +572,7 @@ def _load_one(module: Module, key: str, name: str, current: Tensor, value: Any, 
         if not hasattr(value, "__array__"):
             kind = type(value).__name__
             return f'While copying the parameter named "{key}", expected a Tensor or ndarray but received {kind}'
-        value = _C.from_numpy(value) if assign else _C.tensor(value)
+        value = _C.from_numpy(value) if assign else _C.tensor(value, device="cpu")
     if is_lazy(current) and is_lazy(value):
         return None
     if tuple(value.shape) != tuple(current.shape):

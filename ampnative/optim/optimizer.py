@@ -341,7 +341,7 @@ COUNTERS = ("step", "mu_product", "eta", "mu")
 
 def as_counter(value: Any) -> Tensor:
     """A step count or running product as the list functions want it: a 0-dim fp32 tensor on the CPU."""
-    return _C.tensor(float(value), dtype=_C.float32)
+    return _C.tensor(float(value), dtype=_C.float32, device="cpu")
 
 
 def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, Any]]) -> bool:

@@ -13,16 +13,26 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor, autocast
+from ..autograd import graph
 from ..autograd.function import Function
 from ..autograd.grad_mode import enable_grad, no_grad
-from ..autograd.graph import saved_tensors_hooks
+from ._selective_checkpoint import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
@@ -144,7 +154,7 @@ class _Frame:
         self.kept: Any = None
         if self.places:
             contexts: list[Any] = []
-            anchor = _C.functions.empty((0,), requires_grad=True)
+            anchor = _C.functions.empty((0,), requires_grad=True, device="cpu")
             _KeepArguments.apply(contexts, anchor, *(args[i] for i in self.places))
             self.kept = contexts[0]
             for i in self.places:
@@ -184,7 +194,7 @@ class _Frame:
 
         with enable_grad():
             args = self._arguments()
-            watched = saved_tensors_hooks(pack, lambda kept: kept)
+            watched = graph.saved_tensors_hooks(pack, lambda kept: kept)
             with self.surroundings.again(), self.recompute_context, contextlib.suppress(_Stop), watched:
                 self.function(*args, **self.kwargs)
         self._compare(found)
@@ -218,7 +228,7 @@ def _checkpoint_recorded(
         with forward_context:
             return function(*args, **kwargs)
     frame = _Frame(function, args, kwargs, options, recompute_context)
-    with forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
+    with forward_context, graph.saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
 

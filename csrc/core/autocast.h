@@ -24,7 +24,7 @@ typedef enum AutocastDevice {
 } AutocastDevice;
 
 /* The one byte that run_op tests: while it is 0, no feature is consulted. */
-enum { MODE_AUTOCAST_CPU = 1, MODE_AUTOCAST_CUDA = 2, MODE_OBSERVER = 4, MODE_INFERENCE = 8 };
+enum { MODE_AUTOCAST_CPU = 1, MODE_AUTOCAST_CUDA = 2, MODE_OBSERVER = 4, MODE_INFERENCE = 8, MODE_SELECT = 16 };
 extern _Thread_local uint8_t amp_mode;
 extern _Thread_local uint8_t amp_grad_enabled; /* 1 in a new thread */
 

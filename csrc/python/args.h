@@ -30,4 +30,6 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
 
 /* A list of integers from a sequence or a single integer; 1, 0, -1 as above. */
 int args_int_list(PyObject *o, ArgFrame *frame, Arg *arg);
+
+PyObject *arg_object(const Arg *a); /* classes_python.c: the argument as Python sees it; new reference */
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "classes.h"
+#include "default_device.h"
 #include "node.h"
 #include "tensor_methods.h"
 
@@ -53,7 +54,7 @@ static Tensor *make(OpCall *c, const Arg *size, int dtype, int device) {
 }
 
 int run_FACTORY(OpCall *c) {
-    Tensor *t = make(c, &c->arg[0], amp_state.default_dtype, AMP_CPU);
+    Tensor *t = make(c, &c->arg[0], amp_state.default_dtype, default_device_or(AMP_CPU));
     if (t && c->row->op != OP_empty && raw_fill(t, number_int(c->row->op == OP_ones)) < 0) {
         return -1;
     }
@@ -154,7 +155,7 @@ int check_value(const Tensor *value, int dtype) {
 }
 
 int run_FULL(OpCall *c) {
-    Tensor *t = make(c, &c->arg[0], number_default_dtype(&c->arg[1].num), AMP_CPU);
+    Tensor *t = make(c, &c->arg[0], number_default_dtype(&c->arg[1].num), default_device_or(AMP_CPU));
     return t && fill_number(t, &c->arg[1].num) == 0 ? finish(c, t) : -1;
 }
 
@@ -195,7 +196,7 @@ static int draw(const OpCall *c, OpId op, Tensor *t, const Tensor *in, int nnum,
 }
 
 int run_RANDOM_FACTORY(OpCall *c) {
-    Tensor *t = make(c, &c->arg[0], amp_state.default_dtype, AMP_CPU);
+    Tensor *t = make(c, &c->arg[0], amp_state.default_dtype, default_device_or(AMP_CPU));
     if (!t || need_floating(c, t->v.dtype) < 0) {
         return -1;
     }
@@ -212,7 +213,7 @@ int run_RANDINT(OpCall *c) {
                      (long long)low, (long long)high);
         return -1;
     }
-    Tensor *t = make(c, &c->arg[both ? 2 : 1], AMP_INT64, AMP_CPU);
+    Tensor *t = make(c, &c->arg[both ? 2 : 1], AMP_INT64, default_device_or(AMP_CPU));
     if (!t || check_draws(low, high, t->v.dtype) < 0) {
         return -1;
     }
@@ -227,7 +228,7 @@ int run_RANDPERM(OpCall *c) {
         return -1;
     }
     Arg size = arg_ints(&n, 1);
-    Tensor *t = make(c, &size, AMP_INT64, AMP_CPU);
+    Tensor *t = make(c, &size, AMP_INT64, default_device_or(AMP_CPU));
     return t && draw(c, OP_randperm, t, NULL, 0, &(Number){0}) == 0 ? finish(c, t) : -1;
 }
 
@@ -272,7 +273,7 @@ int run_ARANGE(OpCall *c) {
     }
     int64_t n = (int64_t)count;
     Arg size = arg_ints(&n, 1);
-    Tensor *t = make(c, &size, whole ? AMP_INT64 : amp_state.default_dtype, AMP_CPU);
+    Tensor *t = make(c, &size, whole ? AMP_INT64 : amp_state.default_dtype, default_device_or(AMP_CPU));
     Number num[3] = {start, end, step};
     return t && arrange(t, OP_arange, 3, num) == 0 ? finish(c, t) : -1;
 }
@@ -284,7 +285,7 @@ int run_LINSPACE(OpCall *c) {
         return -1;
     }
     Arg size = arg_ints(&n, 1);
-    Tensor *t = make(c, &size, amp_state.default_dtype, AMP_CPU);
+    Tensor *t = make(c, &size, amp_state.default_dtype, default_device_or(AMP_CPU));
     Number num[2] = {c->arg[0].num, c->arg[1].num};
     return t && check_number(&num[0], t->v.dtype) == 0 && check_number(&num[1], t->v.dtype) == 0 &&
                    arrange(t, OP_linspace, 2, num) == 0
@@ -295,7 +296,7 @@ int run_LINSPACE(OpCall *c) {
 int run_EYE(OpCall *c) {
     int64_t shape[2] = {c->arg[0].i, c->arg[1].kind == ARG_INT ? c->arg[1].i : c->arg[0].i};
     Arg size = arg_ints(shape, 2);
-    Tensor *t = make(c, &size, amp_state.default_dtype, AMP_CPU);
+    Tensor *t = make(c, &size, amp_state.default_dtype, default_device_or(AMP_CPU));
     return t && raw_fill(t, number_int(0)) == 0 && arrange(t, OP_eye, 0, &(Number){0}) == 0 ? finish(c, t) : -1;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../core/autocast.h"
+#include "args.h"
 #include "classes.h"
 
 /* The body of a row, borrowed. Looked up once; a failed import is tried again at the next call. */
@@ -58,8 +59,7 @@ static PyObject *tensor_list(const Arg *a) {
     return list;
 }
 
-/* The argument as Python sees it; new reference. */
-static PyObject *argument(const Arg *a) {
+PyObject *arg_object(const Arg *a) {
     switch ((ArgKind)a->kind) {
     case ARG_TENSOR: return Py_NewRef(a->t);
     case ARG_TENSORS: return tensor_list(a);
@@ -96,7 +96,7 @@ static int run_body(OpCall *c, const char *module) {
         if (i == c->row->out_index) {
             continue;
         }
-        args[n] = argument(&c->arg[i]);
+        args[n] = arg_object(&c->arg[i]);
         if (!args[n]) {
             goto done;
         }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "anomaly.h"
 #include "classes.h"
 #include "autocast_region.h"
 #include "derivatives/derivatives.h"
@@ -42,7 +43,11 @@ typedef struct Task {
     uint32_t rounded; /* of the node that ran last: Back.rounded */
     Capture *capture;
     int ncapture;
+    int64_t number;
+    PyObject *at_end; /* list of callbacks, or NULL */
 } Task;
+
+static _Thread_local Task *running; /* the innermost pass of this thread */
 
 /* ---- task tables ---- */
 
@@ -361,7 +366,7 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
             return -1;
         }
     }
-    bool by_hand = leaf->meta && leaf->meta->hooks; /* a hook may have unscaled it */
+    bool by_hand = leaf->meta && (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
     if (t->scaled && leaf->grad && !by_hand) {
         mark_scaled(t, leaf->grad, before);
     }
@@ -382,6 +387,27 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
         return PyErr_Occurred() ? -1 : 0;
     }
     return 0;
+}
+
+/* With the hooks of the leaf's accumulator around it. */
+static int accumulate_hooked(const Task *t, Tensor *leaf, Tensor **sum) {
+    PyObject *before = Py_XNewRef(leaf->meta->before_accumulating), *after = Py_XNewRef(leaf->meta->after_accumulating);
+    PyObject *given = NULL;
+    int failed = before && engine_run_node_hooks(before, 1, sum, NULL) < 0 ? -1 : 0;
+    if (!failed && after) {
+        given = gradients_tuple(1, sum);
+        failed = given ? 0 : -1;
+    }
+    if (!failed && *sum) {
+        failed = accumulate(t, leaf, *sum);
+    }
+    if (!failed && after) {
+        failed = engine_run_node_hooks(after, 0, NULL, given);
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+    return failed;
 }
 
 static int capture(Task *t, PyObject *key, uint32_t nr, Tensor *g) {
@@ -408,7 +434,7 @@ static int finish_leaf(Task *t, TaskSlot *s) {
         captured |= t->capture[c].key == s->key;
     }
     bool wanted = t->accumulate && (!t->ncapture || captured) && tensor_requires_grad(leaf); /* it may have been frozen since */
-    int failed = wanted ? accumulate(t, leaf, *sum) : 0;
+    int failed = !wanted ? 0 : leaf->meta ? accumulate_hooked(t, leaf, sum) : accumulate(t, leaf, *sum);
     Py_CLEAR(*sum);
     return failed;
 }
@@ -521,7 +547,7 @@ bool engine_takes_rounded(const Back *b, int i) {
     const Task *t = b->task;
     const Node *n = b->node, *cast = (const Node *)n->edge[i].to;
     if (!cast || Py_TYPE(cast) != amp_state.node_type || cast->op != OP_to_copy || t->create_graph || t->ncapture || t->slices ||
-        amp_mode & MODE_OBSERVER || cast->pre_hooks || cast->retain) {
+        amp_mode & MODE_OBSERVER || cast->rare || n->rare) {
         return false;
     }
     const TensorMeta *narrow = &n->in[i], *wide = &cast->in[0];
@@ -570,18 +596,19 @@ static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
 }
 
 static int before_node(Task *t, Node *n, Tensor **sum) {
-    if (n->pre_hooks) { /* list of (output number, dict) */
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(n->pre_hooks); i++) {
-            PyObject *pair = PyList_GET_ITEM(n->pre_hooks, i);
+    PyObject *hooks = node_rare(n, RARE_TENSOR_HOOKS), *retain = node_rare(n, RARE_RETAIN);
+    if (hooks) { /* list of (output number, dict) */
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks); i++) {
+            PyObject *pair = PyList_GET_ITEM(hooks, i);
             long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
             if (sum[nr] && engine_run_hooks(PyTuple_GET_ITEM(pair, 1), &sum[nr]) < 0) {
                 return -1;
             }
         }
     }
-    if (n->retain) { /* list of (output number, weak reference to the tensor) */
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(n->retain); i++) {
-            PyObject *pair = PyList_GET_ITEM(n->retain, i);
+    if (retain) { /* list of (output number, weak reference to the tensor) */
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(retain); i++) {
+            PyObject *pair = PyList_GET_ITEM(retain, i);
             long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
             PyObject *o = PyObject_CallNoArgs(PyTuple_GET_ITEM(pair, 1));
             if (!o) {
@@ -606,6 +633,30 @@ static int before_node(Task *t, Node *n, Tensor **sum) {
         capture(t, (PyObject *)n, k, sum[k]);
     }
     return 0;
+}
+
+/* A node that has hooks of its own, or any node while anomalies are looked for. */
+static int apply_watched(Task *t, Node *n, Tensor **sum, Tensor **grad) {
+    PyObject *before = Py_XNewRef(node_rare(n, RARE_PRE_HOOKS)), *after = Py_XNewRef(node_rare(n, RARE_HOOKS)), *given = NULL;
+    Node *outer = anomaly_enter(anomaly_enabled ? n : NULL);
+    int failed = before && engine_run_node_hooks(before, n->nout, sum, NULL) < 0 ? -1 : 0;
+    if (!failed && after) { /* held, so that the derivative doesn't compute in their memory */
+        given = gradients_tuple(n->nout, sum);
+        failed = given ? 0 : -1;
+    }
+    failed = failed ? -1 : apply_node(t, n, sum, grad);
+    if (!failed && after) {
+        failed = engine_run_node_hooks(after, n->nin, grad, given);
+    }
+    if (anomaly_enabled && (failed || anomaly_check(n, grad) < 0)) {
+        anomaly_report(n);
+        failed = -1;
+    }
+    anomaly_enter(outer);
+    Py_XDECREF(given);
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+    return failed;
 }
 
 static int run_node(Task *t, int64_t i) {
@@ -634,7 +685,7 @@ static int run_node(Task *t, int64_t i) {
             t->scaled = true;
         }
         /* The frame of this node holds the only references to its incoming gradients. */
-        failed = apply_node(t, n, sum, grad);
+        failed = n->rare || anomaly_enabled ? apply_watched(t, n, sum, grad) : apply_node(t, n, sum, grad);
         if (!t->keep_graph && !failed) {
             node_release(n);
         }
@@ -674,6 +725,7 @@ static void task_free(Task *t) {
     PyMem_Free(t->table);
     PyMem_Free(t->heap);
     PyMem_Free(t->capture);
+    Py_XDECREF(t->at_end);
 }
 
 static int run_all(Task *t, int n, const Edge *edges, Tensor *const *gradients) {
@@ -687,45 +739,55 @@ static int run_all(Task *t, int n, const Edge *edges, Tensor *const *gradients) 
             return -1;
         }
     }
+    for (Py_ssize_t i = 0; t->at_end && i < PyList_GET_SIZE(t->at_end); i++) { /* one may queue another */
+        PyObject *done = PyObject_CallNoArgs(PyList_GET_ITEM(t->at_end, i));
+        if (!done) {
+            return -1;
+        }
+        Py_DECREF(done);
+    }
     return 0;
 }
 
-/* The running pass was asked for the gradients of given tensors only. */
-static _Thread_local bool for_inputs;
+bool engine_for_inputs(void) { return running && running->ncapture; }
 
-bool engine_for_inputs(void) { return for_inputs; }
+int64_t engine_task(void) { return running ? running->number : -1; }
 
-int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
-                    Tensor *const *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
-    Task t = {
-        .keep_graph = keep_graph, .create_graph = create_graph, .accumulate = accumulate_grads, .mask = 127, .ncapture = ninputs};
+bool engine_reaches(PyObject *key) {
+    int64_t i = running ? find_slot(running, key) : -1;
+    return i >= 0 && running->slot[i].needed;
+}
+
+int engine_at_end(PyObject *callback) {
+    if (!running) {
+        PyErr_SetString(PyExc_RuntimeError, "Final callbacks can only be installed during backward pass: call this in a hook");
+        return -1;
+    }
+    return running->at_end || (running->at_end = PyList_New(0)) ? PyList_Append(running->at_end, callback) : -1;
+}
+
+int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
+                    const Edge *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
+    static int64_t passes;
+    Task t = {.keep_graph = keep_graph,
+              .create_graph = create_graph,
+              .accumulate = accumulate_grads,
+              .mask = 127,
+              .ncapture = ninputs,
+              .number = passes++};
     uint8_t mode = amp_mode, grad_mode = amp_grad_enabled;
-    bool outer_for_inputs = for_inputs;
+    Task *outer = running;
     int failed = -1;
-    Edge *edges = PyMem_Calloc((size_t)n + 1, sizeof *edges), *held = PyMem_Calloc((size_t)ninputs + 1, sizeof *held);
     t.table = PyMem_Calloc(128, sizeof *t.table);
     t.capture = PyMem_Calloc((size_t)ninputs + 1, sizeof *t.capture);
-    if (!edges || !held || !t.table || !t.capture) {
+    if (!t.table || !t.capture) {
         PyErr_NoMemory();
         goto done;
     }
     for (int i = 0; i < ninputs; i++) {
-        if (edge_set(&held[i], inputs[i]) < 0) {
-            goto done;
-        }
-        t.capture[i] = (Capture){.key = held[i].to, .nr = held[i].nr};
+        t.capture[i] = (Capture){.key = inputs[i].to, .nr = inputs[i].nr};
     }
     for (int i = 0; i < n; i++) {
-        if (edge_set(&edges[i], roots[i]) < 0) {
-            goto done;
-        }
-        if (!edges[i].to) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "element %d of tensors does not require grad and does not have a grad_fn: nothing in its history "
-                         "requires a gradient",
-                         i);
-            goto done;
-        }
         int64_t j = find_slot(&t, edges[i].to);
         if (j < 0 && (j = add_slot(&t, edges[i].to)) < 0) {
             goto done;
@@ -740,14 +802,14 @@ int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool 
         PyErr_NoMemory();
         goto done;
     }
-    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU |
-                            MODE_AUTOCAST_CUDA); /* casts were recorded: the forward pass decided the dtypes */
+    amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA |
+                            MODE_SELECT); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
-    for_inputs = ninputs > 0;
+    running = &t;
     observer_backward++;
     bool ran = run_all(&t, n, edges, gradients) == 0;
     observer_backward--;
-    for_inputs = outer_for_inputs;
+    running = outer;
     if (!ran) {
         goto done;
     }
@@ -768,13 +830,5 @@ done:
         Py_XDECREF(t.capture[i].result);
     }
     task_free(&t);
-    for (int i = 0; edges && i < n; i++) {
-        Py_XDECREF(edges[i].to);
-    }
-    for (int i = 0; held && i < ninputs; i++) {
-        Py_XDECREF(held[i].to);
-    }
-    PyMem_Free(edges);
-    PyMem_Free(held);
     return failed;
 }

@@ -5,33 +5,36 @@
 #include "node.h"
 
 /* The gradient that a root starts with: given and checked, or 1 for a single element. New reference. */
-static Tensor *root_gradient(Tensor *root, PyObject *given) {
+static Tensor *root_gradient(const TensorMeta *root, PyObject *given) {
     if (given && given != Py_None) {
         if (!tensor_check(given)) {
             PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s", Py_TYPE(given)->tp_name);
             return NULL;
         }
         Tensor *g = (Tensor *)given;
-        if (g->v.ndim != root->v.ndim || memcmp(g->v.shape, root->v.shape, (size_t)g->v.ndim * sizeof(int64_t))) {
-            PyObject *have = tensor_describe(g), *want = tensor_describe(root);
-            PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[0] is a %U and output[0] is a %U", have, want);
+        if (g->v.ndim != root->ndim || memcmp(g->v.shape, root->shape, (size_t)g->v.ndim * sizeof(int64_t))) {
+            PyObject *have = tensor_describe(g), *want = size_from_dims(root->ndim, root->shape);
+            if (have && want) {
+                PyErr_Format(PyExc_RuntimeError, "Mismatch in shape: grad_output[0] is a %U and output[0] has a shape of %R",
+                             have, want);
+            }
             Py_XDECREF(have);
             Py_XDECREF(want);
             return NULL;
         }
-        return call_to(g, root->v.dtype, root->v.device);
+        return call_to(g, root->dtype, root->device);
     }
-    if (root->v.numel != 1) {
+    if (amp_numel(root->ndim, root->shape) != 1) {
         PyErr_SetString(PyExc_RuntimeError, "grad can be implicitly created only for scalar outputs: pass the gradient, or "
                                             "reduce the output to one element first");
         return NULL;
     }
-    if (!amp_is_floating(root->v.dtype)) {
+    if (!amp_is_floating(root->dtype)) {
         PyErr_Format(PyExc_RuntimeError, "grad can be implicitly created only for real scalar outputs but got %s",
-                     amp_dtype_info[root->v.dtype].name);
+                     amp_dtype_info[root->dtype].name);
         return NULL;
     }
-    Tensor *one = tensor_new(root->v.ndim, root->v.shape, root->v.dtype, root->v.device);
+    Tensor *one = tensor_new(root->ndim, root->shape, root->dtype, root->device);
     if (one && raw_fill(one, number_int(1)) < 0) {
         Py_CLEAR(one);
     }
@@ -42,38 +45,39 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
                             bool accumulate_grads, bool allow_unused, PyObject **out) {
     Py_ssize_t n = PyTuple_GET_SIZE(roots), m = PyTuple_GET_SIZE(inputs);
     Tensor **g = PyMem_Calloc((size_t)(n + m + 1), sizeof *g), **results = g ? g + n : NULL;
+    Edge *edges = PyMem_Calloc((size_t)(n + m + 1), sizeof *edges);
     int failed = -1;
-    if (!g) {
+    if (!g || !edges) {
         PyErr_NoMemory();
-        return -1;
+        n = m = 0;
+        goto done;
     }
     for (Py_ssize_t i = 0; i < n + m; i++) {
         PyObject *o = i < n ? PyTuple_GET_ITEM(roots, i) : PyTuple_GET_ITEM(inputs, i - n);
-        if (!tensor_check(o)) {
-            PyErr_Format(PyExc_TypeError, "backward takes Tensors, not %s", Py_TYPE(o)->tp_name);
+        TensorMeta meta;
+        if (edge_parse(o, &edges[i], &meta) < 0) {
             goto done;
         }
-        if (i >= n && !tensor_requires_grad((Tensor *)o)) {
-            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors does not require grad");
-            goto done;
+        if (i >= n) {
+            if (!edges[i].to) {
+                PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors does not require grad");
+                goto done;
+            }
+            continue;
         }
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Tensor *root = (Tensor *)PyTuple_GET_ITEM(roots, i);
-        if (!tensor_requires_grad(root)) {
+        if (!edges[i].to) {
             PyErr_Format(PyExc_RuntimeError,
                          "element %zd of tensors does not require grad and does not have a grad_fn: nothing in its history "
                          "requires a gradient",
                          i);
             goto done;
         }
-        if (!(g[i] = root_gradient(root, i < PyTuple_GET_SIZE(gradients) ? PyTuple_GET_ITEM(gradients, i) : NULL))) {
+        if (!(g[i] = root_gradient(&meta, i < PyTuple_GET_SIZE(gradients) ? PyTuple_GET_ITEM(gradients, i) : NULL))) {
             goto done;
         }
     }
-    PyObject *const *items = ((PyTupleObject *)roots)->ob_item, *const *wanted = ((PyTupleObject *)inputs)->ob_item;
-    failed = engine_backward((int)n, (Tensor *const *)items, g, keep_graph, create_graph, (int)m, (Tensor *const *)wanted,
-                             accumulate_grads, allow_unused, accumulate_grads ? NULL : results);
+    failed = engine_backward((int)n, edges, g, keep_graph, create_graph, (int)m, edges + n, accumulate_grads, allow_unused,
+                             accumulate_grads ? NULL : results);
     if (!failed && out) {
         *out = PyTuple_New(m);
         for (Py_ssize_t i = 0; *out && i < m; i++) {
@@ -84,8 +88,10 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
 done:
     for (Py_ssize_t i = 0; i < n + m; i++) {
         Py_XDECREF(g[i]);
+        Py_XDECREF(edges[i].to);
     }
     PyMem_Free(g);
+    PyMem_Free(edges);
     return failed;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../core/numeric.h"
+#include "default_device.h"
 #include "interop.h"
 #include "run_op.h"
 #include "tensor_methods.h"
@@ -525,6 +526,9 @@ static int parse_dtype_device(PyObject *dtype_arg, PyObject *device_arg, int *dt
     return given(device_arg) && ((*device = device_parse(device_arg)) < 0 || device_require(*device) < 0) ? -1 : 0;
 }
 
+/* Where data goes that is given no device: a tensor stays where it is, unless factories were sent elsewhere. */
+static int device_of_data(PyObject *data) { return default_device_or(tensor_check(data) ? ((Tensor *)data)->v.device : AMP_CPU); }
+
 static int is_true(PyObject *o) { return given(o) ? PyObject_IsTrue(o) : 0; }
 
 /* Steals t (may be NULL). */
@@ -543,7 +547,7 @@ static PyObject *py_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
     if (take_arguments("tensor", names, 1, 1, args, nargs, kwnames, a) < 0) {
         return NULL;
     }
-    int dtype = -1, device = tensor_check(a[0]) ? ((Tensor *)a[0])->v.device : AMP_CPU;
+    int dtype = -1, device = device_of_data(a[0]);
     if (parse_dtype_device(a[1], a[2], &dtype, &device) < 0) {
         return NULL;
     }
@@ -573,7 +577,7 @@ static PyObject *py_as_tensor(PyObject *module, PyObject *const *args, Py_ssize_
     if (take_arguments("as_tensor", names, 3, 1, args, nargs, kwnames, a) < 0) {
         return NULL;
     }
-    int dtype = -1, device = tensor_check(a[0]) ? ((Tensor *)a[0])->v.device : AMP_CPU;
+    int dtype = -1, device = device_of_data(a[0]);
     if (parse_dtype_device(a[1], a[2], &dtype, &device) < 0) {
         return NULL;
     }
@@ -716,7 +720,7 @@ static PyObject *py_asarray(PyObject *module, PyObject *const *args, Py_ssize_t 
         return NULL;
     }
     bool never_copy = given(a[3]) && !copy;
-    int device = -1;
+    int device = default_device_or(-1);
     if (parse_dtype_device(a[1], a[2], &dtype, &device) < 0) {
         return NULL;
     }

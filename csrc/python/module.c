@@ -4,13 +4,16 @@
 #include "../cpu/ceiling.h"
 #include "../cpu/cpu_features.h"
 #include "../cuda/emulated.h"
+#include "anomaly.h"
 #include "autocast_region.h"
+#include "default_device.h"
 #include "function.h"
 #include "interop.h"
 #include "node.h"
 #include "observer.h"
 #include "outputs.h"
 #include "saved_hooks.h"
+#include "selective.h"
 #include "tensor_methods.h"
 
 State amp_state = {.default_dtype = AMP_FLOAT32};
@@ -307,8 +310,9 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || dtypes_module_init(module) < 0 || tensor_init(module) < 0 ||
-        node_init(module) < 0 || saved_hooks_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 ||
+    if (op_entries_init(module) < 0 || types_init(module) < 0 || default_device_init(module) < 0 ||
+        dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 ||
+        selective_init(module) < 0 || anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 ||
         array_init(module) < 0 || interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 ||
         autocast_init(module) < 0 || policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 ||
         scaler_ops_init(module) < 0 || module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||

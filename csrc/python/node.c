@@ -1,10 +1,9 @@
 /* Graph nodes: life, recording, histories of views. */
 #include "node.h"
 
-#include <stddef.h>
 #include <string.h>
-#include <structmember.h>
 
+#include "anomaly.h"
 #include "autocast_region.h"
 #include "derivatives/derivatives.h"
 #include "saved_hooks.h"
@@ -101,7 +100,8 @@ Node *node_new(int op, int nin, int nout, int narg) {
     n->state = n->packed = 0;
     n->list = NULL;
     n->nlist = 0;
-    n->context = n->pre_hooks = n->retain = n->weak = NULL;
+    n->context = n->weak = NULL;
+    n->rare = NULL;
     n->slice = NULL;
     for (int i = 0; i < SAVED_SLOTS; i++) {
         n->saved[i] = (Saved){NULL, 0};
@@ -133,6 +133,9 @@ Node *node_new(int op, int nin, int nout, int narg) {
         n->in[i].shape = n->in[i].inline_shape;
     }
     PyObject_GC_Track((PyObject *)n);
+    if (anomaly_enabled && anomaly_note(n) < 0) {
+        Py_CLEAR(n);
+    }
     return n;
 }
 
@@ -175,7 +178,7 @@ static void slice_free(SliceInfo *s) {
     PyMem_Free(s);
 }
 
-static int node_clear(PyObject *self) {
+int node_clear(PyObject *self) {
     Node *n = (Node *)self;
     for (int i = 0; i < n->nin; i++) {
         Py_CLEAR(n->edge[i].to);
@@ -187,15 +190,16 @@ static int node_clear(PyObject *self) {
         Py_CLEAR(n->list[i].t);
     }
     Py_CLEAR(n->context);
-    Py_CLEAR(n->pre_hooks);
-    Py_CLEAR(n->retain);
+    if (n->rare) {
+        node_rare_clear(n);
+    }
     if (n->slice) {
         Py_CLEAR(n->slice->inner);
     }
     return 0;
 }
 
-static int node_traverse(PyObject *self, visitproc visit, void *arg) {
+int node_traverse(PyObject *self, visitproc visit, void *arg) {
     Node *n = (Node *)self;
     Py_VISIT(Py_TYPE(self));
     for (int i = 0; i < n->nin; i++) {
@@ -208,8 +212,11 @@ static int node_traverse(PyObject *self, visitproc visit, void *arg) {
         Py_VISIT(n->list[i].t);
     }
     Py_VISIT(n->context);
-    Py_VISIT(n->pre_hooks);
-    Py_VISIT(n->retain);
+    if (n->rare) {
+        for (int i = 0; i < NODE_RARE_COUNT; i++) {
+            Py_VISIT(n->rare[i]);
+        }
+    }
     if (n->slice) {
         Py_VISIT(n->slice->inner);
     }
@@ -249,7 +256,7 @@ static PyObject **dying;
 static Py_ssize_t ndying, dying_cap;
 static bool draining;
 
-static void node_dealloc(PyObject *self) {
+void node_dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     if (draining) {
         if (ndying == dying_cap) {
@@ -727,74 +734,4 @@ Tensor *back_saved(Back *b, int slot) {
         track(alias);
     }
     return alias;
-}
-
-/* ---- Python face ---- */
-
-static PyObject *node_name(PyObject *self, void *Py_UNUSED(closure)) {
-    Node *n = (Node *)self;
-    if (n->op == NODE_COPY_SLICES) {
-        return PyUnicode_FromString("CopySlices");
-    }
-    if (n->op == NODE_FUNCTION) {
-        return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
-    }
-    PyObject *text = PyUnicode_FromString(amp_rows[n->op].name), *title = text ? PyObject_CallMethod(text, "title", NULL) : NULL;
-    PyObject *joined = title ? PyObject_CallMethod(title, "replace", "ss", "_", "") : NULL;
-    PyObject *name = joined ? PyUnicode_FromFormat("%UBackward0", joined) : NULL;
-    Py_XDECREF(text);
-    Py_XDECREF(title);
-    Py_XDECREF(joined);
-    return name;
-}
-
-static PyObject *node_call_name(PyObject *self, PyObject *Py_UNUSED(ignored)) { return node_name(self, NULL); }
-
-static PyObject *node_repr(PyObject *self) {
-    PyObject *name = node_name(self, NULL);
-    PyObject *text = name ? PyUnicode_FromFormat("<%U object at %p>", name, self) : NULL;
-    Py_XDECREF(name);
-    return text;
-}
-
-static PyObject *node_next(PyObject *self, void *Py_UNUSED(closure)) {
-    Node *n = (Node *)self;
-    PyObject *tuple = PyTuple_New(n->nin);
-    for (int i = 0; tuple && i < n->nin; i++) {
-        PyObject *pair = Py_BuildValue("(OI)", n->edge[i].to ? n->edge[i].to : Py_None, n->edge[i].nr);
-        PyTuple_SET_ITEM(tuple, i, pair);
-        if (!pair) {
-            Py_CLEAR(tuple);
-        }
-    }
-    return tuple;
-}
-
-int node_init(PyObject *module) {
-    static char doc[] = "A recorded operation: the grad_fn of what it made.";
-    static PyGetSetDef getset[] = {
-        {"next_functions", node_next, NULL, "Where the inputs' gradients go: (node or leaf, output number) for each.", NULL},
-        {NULL, NULL, NULL, NULL, NULL},
-    };
-    static PyMethodDef methods[] = {
-        {"name", node_call_name, METH_NOARGS, "name($self, /)\n--\n\nThe node's name, such as MulBackward0."},
-        {NULL, NULL, 0, NULL},
-    };
-    static PyMemberDef members[] = {
-        {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, NULL},
-        {NULL, 0, 0, 0, NULL},
-    };
-    static PyType_Slot slots[] = {
-        {Py_tp_clear, node_clear}, {Py_tp_getset, getset},   {Py_tp_dealloc, node_dealloc},
-        {Py_tp_doc, doc},          {Py_tp_methods, methods}, {Py_tp_traverse, node_traverse},
-        {Py_tp_members, members},  {Py_tp_repr, node_repr},  {0, NULL},
-    };
-    static PyType_Spec spec = {
-        .name = "ampnative.autograd.Node",
-        .basicsize = sizeof(Node),
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        .slots = slots,
-    };
-    amp_state.node_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return amp_state.node_type ? PyModule_AddObjectRef(module, "Node", (PyObject *)amp_state.node_type) : -1;
 }

@@ -45,10 +45,17 @@ struct Node {
     float loss_scale;  /* NODE_LOSS_SCALED: by how much */
     PyObject *context; /* NODE_FUNCTION: the ctx object; strong */
     struct SliceInfo
-        *slice; /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
-    PyObject *pre_hooks; /* per output: tuple-of-dicts list, or NULL */
-    PyObject *retain;    /* list of (output number, weakref to tensor), or NULL: retain_grad */
+        *slice;      /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
+    PyObject **rare; /* NODE_RARE_COUNT strong entries that may be NULL; NULL for almost all nodes */
     PyObject *weak;
+};
+enum {
+    RARE_TENSOR_HOOKS, /* list of (output number, dict id -> hook(grad)) */
+    RARE_RETAIN,       /* list of (output number, weakref to tensor): retain_grad */
+    RARE_PRE_HOOKS,    /* dict id -> hook(grad_outputs) */
+    RARE_HOOKS,        /* dict id -> hook(grad_inputs, grad_outputs) */
+    RARE_METADATA,     /* dict */
+    NODE_RARE_COUNT
 };
 enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES };
 
@@ -106,6 +113,21 @@ int edge_set(Edge *e, Tensor *t); /* to t's history, or t itself if it is a leaf
 /* t's history after lazily rebuilding a view's fn whose base was written to. New reference in *fn (may be NULL). 0 or -1. */
 int tensor_history(Tensor *t, Node **fn, uint32_t *nr);
 void node_release(Node *n); /* drops what was saved */
+int node_clear(PyObject *self);
+int node_traverse(PyObject *self, visitproc visit, void *arg);
+void node_dealloc(PyObject *self);
+
+/* node_face.c: nodes as Python sees them. */
+static inline PyObject *node_rare(const Node *n, int which) { return n->rare ? n->rare[which] : NULL; }
+PyObject **node_rare_slot(Node *n, int which); /* made on demand; NULL with MemoryError */
+void node_rare_clear(Node *n);
+PyObject *node_name(const Node *n);
+PyObject *node_metadata(Node *n);                       /* borrowed */
+PyObject *register_in(PyObject **dict, PyObject *hook); /* adds to a dict that is made on demand; its handle */
+/* What a root or an input of a backward pass says: a Tensor, or a GradientEdge. New reference in e->to (NULL: no history). With meta:
+ * borrowed shape and type. 0 or -1. */
+bool edge_check(PyObject *o); /* it is one of these */
+int edge_parse(PyObject *o, Edge *e, TensorMeta *meta);
 
 /* function.c: autograd.Function. grad[i]: new references or NULL. */
 int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
@@ -113,15 +135,23 @@ void function_release(Node *n);
 
 /* engine_hooks.c: runs hooks (dict id -> callable) on *g; a hook may return a replacement, which takes g's place. 0 or -1. */
 int engine_run_hooks(PyObject *hooks, Tensor **g);
+/* Runs hooks of a node: on its n incoming gradients, or (after it ran) on what it made, beside `outputs`, a tuple. Entries may be NULL;
+ * hooks may replace them. 0 or -1. */
+int engine_run_node_hooks(PyObject *hooks, int n, Tensor **g, PyObject *outputs);
+PyObject *gradients_tuple(int n, Tensor *const *g);
 
 /* engine.c */
-int engine_backward(int n, Tensor *const *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
-                    Tensor *const *inputs, bool accumulate, bool allow_unused, Tensor **results);
+int engine_backward(int n, const Edge *roots, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
+                    const Edge *inputs, bool accumulate, bool allow_unused, Tensor **results);
 int engine_init(PyObject *module);
 /* Input i is a 16-bit cast of a fp32 tensor, and this node's gradient is the only one of it that anybody sees: it may be written in fp32
  * at once, rounded through the 16-bit type, so that the cast's own node has nothing left to convert. */
 bool engine_takes_rounded(const Back *b, int i);
-bool engine_for_inputs(void); /* a pass is running in this thread, and it was given inputs */
+/* About the pass that runs in this thread. */
+bool engine_for_inputs(void);                /* there is one, and it was given inputs */
+int64_t engine_task(void);                   /* its number, -1: none */
+bool engine_reaches(PyObject *node_or_leaf); /* it computes a gradient of that */
+int engine_at_end(PyObject *callback);       /* to be called when it has ended well; -1: there is none, with an exception */
 /* engine_entry.c: the same over tuples of Python objects; *out (may be NULL): tuple of the inputs' gradients. */
 int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
                             bool accumulate, bool allow_unused, PyObject **out);

@@ -12,6 +12,7 @@
 #include "node.h"
 #include "observer.h"
 #include "outputs.h"
+#include "selective.h"
 
 /* About 30 us of memory traffic: below that, giving the GIL away costs more than it helps. */
 enum { GIL_COST = 256 * 1024 };
@@ -195,6 +196,20 @@ int result_set(OpCall *c, Tensor *t) {
 
 /* ---- shared checks ---- */
 
+static int device_conflict(const char *name, int first, int other) {
+    PyObject *a = device_object(first < other ? other : first), *b = a ? device_object(first < other ? first : other) : NULL;
+    if (b) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s: Expected all tensors to be on the same device, but found at least two devices, %S and %S! Move one with "
+            ".to()",
+            name, a, b);
+    }
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return -1;
+}
+
 int common_device(const OpCall *c) {
     int device = -1;
     bool fixed = false;
@@ -209,11 +224,7 @@ int common_device(const OpCall *c) {
                     fixed = !loose;
                 }
             } else if (t[k]->v.device != device && !loose) {
-                PyErr_Format(PyExc_RuntimeError,
-                             "%s: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
-                             "Move one with .to()",
-                             c->row->name);
-                return -1;
+                return device_conflict(c->row->name, device, t[k]->v.device);
             }
         }
     }
@@ -465,7 +476,7 @@ static int check_keeping(const OpCall *c) {
     return 0;
 }
 
-static PyObject *run_core(OpCall *c, int narg) {
+static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
     const OpRow *row = c->row;
     if (c->out && c->inplace && check_inplace(row, c->out) < 0) {
         return NULL;
@@ -482,7 +493,7 @@ static PyObject *run_core(OpCall *c, int narg) {
     if (c->inplace && ((grad_recording() && check_keeping(c) < 0) || keep_original(c) < 0)) {
         return NULL;
     }
-    if (row->run(c) < 0 || outputs_deliver(c) < 0) {
+    if (run(c) < 0 || outputs_deliver(c) < 0) {
         goto fail;
     }
     if (amp_mode & MODE_INFERENCE && !c->out && !c->object) {
@@ -524,7 +535,7 @@ static PyObject *run_with_mode(OpCall *c) {
         return NULL;
     }
     if ((!autocast || autocast_apply(c->row, c->arg, &keep) == 0) && (keep.n == 0 || observer_casts_done(row, c) == 0)) {
-        result = run_core(c, c->row->nparams);
+        result = run_core(c, c->row->nparams, mode & MODE_SELECT ? selective_run : c->row->run);
     }
     result = row ? observer_end(row, result) : result;
     amp_mode = (uint8_t)((mode & ~MODE_OBSERVER) | (amp_mode & MODE_OBSERVER)); /* a hook may have begun or ended a report */
@@ -540,7 +551,7 @@ PyObject *run_op(const OpRow *row, Arg *arg, bool inplace) {
     } else if (row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
         outputs_find(&c);
     }
-    return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams);
+    return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams, row->run);
 }
 
 Tensor *run_op_tensor(OpId op, Arg *arg) {

@@ -446,6 +446,8 @@ static int tensor_traverse(PyObject *self, visitproc visit, void *arg) {
     if (t->meta) {
         Py_VISIT(t->meta->hooks);
         Py_VISIT(t->meta->post_accumulate_hooks);
+        Py_VISIT(t->meta->before_accumulating);
+        Py_VISIT(t->meta->after_accumulating);
         for (int i = 0; i < CAST_SLOTS; i++) {
             Py_VISIT(t->meta->cast[i].cast);
         }
@@ -461,6 +463,9 @@ static void meta_free(Tensor *t) {
     t->meta = NULL;
     Py_XDECREF(m->hooks);
     Py_XDECREF(m->post_accumulate_hooks);
+    Py_XDECREF(m->before_accumulating);
+    Py_XDECREF(m->after_accumulating);
+    Py_XDECREF(m->accumulator);
     for (int i = 0; i < CAST_SLOTS; i++) {
         Py_XDECREF(m->cast[i].cast);
     }

@@ -53,6 +53,9 @@ typedef struct CastSlot {
 typedef struct Meta {
     PyObject *hooks;                 /* dict id -> callable, run on the gradient; strong or NULL */
     PyObject *post_accumulate_hooks; /* dict id -> callable; strong or NULL */
+    PyObject *before_accumulating;   /* dict id -> hook(gradients): pre-hooks of the leaf's accumulator; strong or NULL */
+    PyObject *after_accumulating;    /* dict id -> hook((), gradients); strong or NULL */
+    PyObject *accumulator;           /* weak reference to the AccumulateGrad that Python holds, or NULL */
     CastSlot cast[CAST_SLOTS];
 } Meta;
 

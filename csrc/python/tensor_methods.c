@@ -270,7 +270,7 @@ static PyObject *method_backward(PyObject *self, PyObject *const *args, Py_ssize
     }
     PyObject *inputs = NULL;
     if (got[3] && got[3] != Py_None) {
-        inputs = tensor_check(got[3]) ? PyTuple_Pack(1, got[3]) : PySequence_Tuple(got[3]);
+        inputs = edge_check(got[3]) ? PyTuple_Pack(1, got[3]) : PySequence_Tuple(got[3]);
         if (inputs && PyTuple_GET_SIZE(inputs) == 0) {
             PyErr_SetString(PyExc_RuntimeError, "'inputs' argument to backward() cannot be empty.");
             Py_CLEAR(inputs);
@@ -305,16 +305,16 @@ static PyObject *hooks_of(Tensor *t) {
         }
         return m ? m->hooks : NULL;
     }
-    PyObject *dict = NULL;
-    for (Py_ssize_t i = 0; fn->pre_hooks && i < PyList_GET_SIZE(fn->pre_hooks); i++) {
-        PyObject *pair = PyList_GET_ITEM(fn->pre_hooks, i);
+    PyObject *dict = NULL, **list = node_rare_slot(fn, RARE_TENSOR_HOOKS);
+    for (Py_ssize_t i = 0; list && *list && i < PyList_GET_SIZE(*list); i++) {
+        PyObject *pair = PyList_GET_ITEM(*list, i);
         if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(pair, 0)) == nr) {
             dict = PyTuple_GET_ITEM(pair, 1);
         }
     }
-    if (!dict && (fn->pre_hooks || (fn->pre_hooks = PyList_New(0)))) {
+    if (!dict && list && (*list || (*list = PyList_New(0)))) {
         PyObject *fresh = PyDict_New(), *pair = fresh ? Py_BuildValue("(kO)", (unsigned long)nr, fresh) : NULL;
-        if (pair && PyList_Append(fn->pre_hooks, pair) == 0) {
+        if (pair && PyList_Append(*list, pair) == 0) {
             dict = fresh;
         }
         Py_XDECREF(pair);
@@ -324,19 +324,13 @@ static PyObject *hooks_of(Tensor *t) {
     return dict;
 }
 
-static PyObject *add_hook(PyObject *dict, PyObject *hook) {
-    PyObject *module = dict ? PyImport_ImportModule("ampnative.utils.hooks") : NULL;
-    PyObject *handle = module ? PyObject_CallMethod(module, "register", "OO", dict, hook) : NULL;
-    Py_XDECREF(module);
-    return handle;
-}
-
 static PyObject *method_register_hook(PyObject *self, PyObject *hook) {
     if (!tensor_requires_grad((Tensor *)self)) {
         PyErr_SetString(PyExc_RuntimeError, "cannot register a hook on a tensor that doesn't require gradient");
         return NULL;
     }
-    return add_hook(hooks_of((Tensor *)self), hook);
+    PyObject *hooks = hooks_of((Tensor *)self);
+    return hooks ? register_in(&hooks, hook) : NULL;
 }
 
 static PyObject *method_register_post_accumulate_grad_hook(PyObject *self, PyObject *hook) {
@@ -348,13 +342,10 @@ static PyObject *method_register_post_accumulate_grad_hook(PyObject *self, PyObj
         return NULL;
     }
     Meta *m = tensor_meta(t);
-    if (!m || (!m->post_accumulate_hooks && !(m->post_accumulate_hooks = PyDict_New()))) {
-        return NULL;
-    }
     if (!PyObject_GC_IsTracked(self)) {
         PyObject_GC_Track(self);
     }
-    return add_hook(m->post_accumulate_hooks, hook);
+    return m ? register_in(&m->post_accumulate_hooks, hook) : NULL;
 }
 
 static PyObject *method_retain_grad(PyObject *self, PyObject *Py_UNUSED(ignored)) {
@@ -373,7 +364,8 @@ static PyObject *method_retain_grad(PyObject *self, PyObject *Py_UNUSED(ignored)
         Py_RETURN_NONE;
     }
     PyObject *ref = PyWeakref_NewRef(self, NULL), *pair = ref ? Py_BuildValue("(kO)", (unsigned long)nr, ref) : NULL;
-    int failed = !pair || (!fn->retain && !(fn->retain = PyList_New(0))) || PyList_Append(fn->retain, pair) < 0;
+    PyObject **list = pair ? node_rare_slot(fn, RARE_RETAIN) : NULL;
+    int failed = !list || (!*list && !(*list = PyList_New(0))) || PyList_Append(*list, pair) < 0;
     Py_XDECREF(ref);
     Py_XDECREF(pair);
     Py_DECREF(fn);

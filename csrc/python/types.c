@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "default_device.h"
 #include "interop.h"
 
 /* ---- dtype: one immortal object per row of dtypes.def ---- */
@@ -414,12 +415,13 @@ static PyObject *device_reduce(PyObject *self, PyObject *noargs) {
 
 static PyObject *device_enter(PyObject *self, PyObject *noargs) {
     (void)noargs;
-    return Py_NewRef(self);
+    int device = device_parse(self);
+    return device < 0 || default_device_enter(device) < 0 ? NULL : Py_NewRef(self);
 }
 
 static PyObject *device_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self, (void)args, (void)nargs;
-    Py_RETURN_NONE;
+    return default_device_exit() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyGetSetDef device_getset[] = {
@@ -435,7 +437,9 @@ static PyMethodDef device_methods[] = {
 };
 static PyType_Slot device_slots[] = {
     {Py_tp_doc,
-     (void *)"device(type, index=None)\n--\n\nA place for tensors: device(\"cpu\"), device(\"cuda:0\"), device(\"cuda\", 0).\n\n"
+     (void *)"device(type, index=None)\n--\n\nA place for tensors: device(\"cpu\"), device(\"cuda:0\"), device(\"cuda\", 0). In "
+             "a with "
+             "statement: the default device of factories inside, in this thread.\n\n"
              "Raises RuntimeError for an unknown type or a malformed string, TypeError for anything that is no str, int or "
              "device."},
     {Py_tp_new, (void *)device_tp_new},

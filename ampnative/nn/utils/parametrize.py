@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
 from collections.abc import Iterator, Sequence
@@ -55,13 +56,16 @@ class ParametrizationList(ModuleList):
             value: Any = original
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    value = module.right_inverse(value)
+                    with contextlib.suppress(NotImplementedError):  # as if there were none
+                        value = module.right_inverse(value)
         self.is_tensor = isinstance(value, Tensor)
         if self.is_tensor:
             self._set_original("original", original, value)
         else:
             if not isinstance(value, Sequence):
-                raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors. Got {type(value).__name__}.")
+                raise ValueError(
+                    f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(value).__name__}"
+                )
             self.ntensors = len(value)
             for i, part in enumerate(value):
                 if not isinstance(part, Tensor):
@@ -75,7 +79,10 @@ class ParametrizationList(ModuleList):
         """`kept` stays the same object, so that an optimizer that knows it still does."""
         if kept is not value:
             if kept.dtype != value.dtype and not self.unsafe:
-                raise ValueError(f"The tensor returned by `right_inverse` has dtype {value.dtype}, not {kept.dtype}")
+                raise ValueError(
+                    f"When `right_inverse` outputs one tensor, it may not change the dtype.\noriginal.dtype: {kept.dtype}\n"
+                    f"right_inverse(original).dtype: {value.dtype}"
+                )
             with no_grad():
                 kept.data = value.detach()
         if isinstance(kept, Parameter):

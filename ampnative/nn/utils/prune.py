@@ -251,7 +251,7 @@ class RandomStructured(_Channels):
     """``amount`` channels (a number, or a share in [0, 1]) along ``dim``, at random."""
 
     def _kept(self, t: Tensor, pruned: int) -> Tensor:
-        luck = _C.functions.rand(t.size(self.dim))
+        luck = _C.functions.rand(t.size(self.dim), device="cpu")
         return (luck > luck.kthvalue(pruned).values).nonzero().reshape(-1).to(t.device)
 
 

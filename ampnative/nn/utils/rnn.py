@@ -148,7 +148,7 @@ def pack_padded_sequence(
     if sizes[0] > steps_first.size(0):
         raise RuntimeError(f"pack_padded_sequence: the longest sequence has {sizes[0]} steps, but the input {steps_first.size(0)}")
     batch_sizes = [sum(n > t for n in sizes) for t in range(sizes[0])]
-    return PackedSequence(_rows(steps_first, batch_sizes), _C.tensor(batch_sizes, dtype=_C.int64), order, None)
+    return PackedSequence(_rows(steps_first, batch_sizes), _C.tensor(batch_sizes, dtype=_C.int64, device="cpu"), order, None)
 
 
 def _rows(steps_first: Tensor, batch_sizes: list[int]) -> Tensor:
@@ -187,7 +187,7 @@ def pad_packed_sequence(
     with autocast(data.device.type, enabled=False):  # these are copies, no cat of the user's
         filled = _f.cat([data, data.new_full((1, *data.shape[1:]), padding_value)]) if filler in rows else data
     padded = filled.index_select(0, _C.tensor(rows, dtype=_C.int64, device=data.device)).reshape(steps, batch, *data.shape[1:])
-    lengths = _C.tensor([sum(b > i for b in batch_sizes) for i in range(batch)], dtype=_C.int64)
+    lengths = _C.tensor([sum(b > i for b in batch_sizes) for i in range(batch)], dtype=_C.int64, device="cpu")
     padded = padded.transpose(0, 1) if batch_first else padded
     back = sequence.unsorted_indices
     if back is not None:

@@ -171,6 +171,6 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
                 warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
     if sum(sizes) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    indices = _C.functions.randperm(total, generator=generator).tolist()
+    indices = _C.functions.randperm(total, generator=generator, device="cpu").tolist()
     ends = list(itertools.accumulate(sizes))
     return [Subset(dataset, indices[end - size : end]) for end, size in zip(ends, sizes, strict=False)]

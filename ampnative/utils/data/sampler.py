@@ -11,7 +11,7 @@ from ... import _C
 
 def draw_seed(generator: Any = None) -> int:
     """63 random bits."""
-    return _C.functions.randint(-(2**62), 2**62, (), generator=generator).item() + 2**62
+    return _C.functions.randint(-(2**62), 2**62, (), generator=generator, device="cpu").item() + 2**62
 
 
 class Sampler:
@@ -72,11 +72,11 @@ class RandomSampler(Sampler):
             generator.manual_seed(seed)
         if self.replacement:
             for start in range(0, self.num_samples, 32):
-                yield from _C.functions.randint(0, n, (min(32, self.num_samples - start),), generator=generator).tolist()
+                yield from _C.functions.randint(0, n, (min(32, self.num_samples - start),), generator=generator, device="cpu").tolist()
             return
         for _ in range(self.num_samples // n):
-            yield from _C.functions.randperm(n, generator=generator).tolist()
-        yield from _C.functions.randperm(n, generator=generator).tolist()[: self.num_samples % n]
+            yield from _C.functions.randperm(n, generator=generator, device="cpu").tolist()
+        yield from _C.functions.randperm(n, generator=generator, device="cpu").tolist()[: self.num_samples % n]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -89,7 +89,7 @@ class SubsetRandomSampler(Sampler):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in _C.functions.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in _C.functions.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class DistributedSampler(Sampler):
         if self.shuffle:
             generator = _C.Generator()
             generator.manual_seed(self.seed + self.epoch)
-            indices = _C.functions.randperm(n, generator=generator).tolist()
+            indices = _C.functions.randperm(n, generator=generator, device="cpu").tolist()
         while len(indices) < self.total_size:
             indices += indices[: self.total_size - len(indices)]
         return iter(indices[self.rank : self.total_size : self.num_replicas])

@@ -1,0 +1,398 @@
+/* Nodes as Python sees them: grad_fn, the accumulators behind leaves, gradient edges. */
+#include "node.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+/* The end of a way backward: what next_functions shows for a leaf. Hooks on it belong to the leaf. */
+typedef struct Accumulator {
+    PyObject_HEAD
+    Tensor *leaf;       /* strong */
+    PyObject *metadata; /* dict or NULL */
+    PyObject *weak;
+} Accumulator;
+
+static PyTypeObject *accumulator_type;
+
+/* ---- rare belongings ---- */
+
+PyObject **node_rare_slot(Node *n, int which) {
+    if (!n->rare && !(n->rare = PyMem_Calloc(NODE_RARE_COUNT, sizeof *n->rare))) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    return &n->rare[which];
+}
+
+void node_rare_clear(Node *n) {
+    PyObject **rare = n->rare;
+    n->rare = NULL;
+    for (int i = 0; i < NODE_RARE_COUNT; i++) {
+        Py_XDECREF(rare[i]);
+    }
+    PyMem_Free(rare);
+}
+
+static PyObject *made_dict(PyObject **slot) {
+    if (slot && !*slot) {
+        *slot = PyDict_New();
+    }
+    return slot ? *slot : NULL;
+}
+
+PyObject *node_metadata(Node *n) { return made_dict(node_rare_slot(n, RARE_METADATA)); }
+
+PyObject *register_in(PyObject **slot, PyObject *hook) {
+    PyObject *dict = made_dict(slot), *module = dict ? PyImport_ImportModule("ampnative.utils.hooks") : NULL;
+    PyObject *handle = module ? PyObject_CallMethod(module, "register", "OO", dict, hook) : NULL;
+    Py_XDECREF(module);
+    return handle;
+}
+
+/* ---- names ---- */
+
+/* PyTorch's derivatives are named after its own ops, which aren't always the ones that users call. */
+static const struct {
+    uint16_t op;
+    const char *name;
+} renamed[] = {
+    {OP_linear, "AddmmBackward0"},
+    {OP_norm_channels, "NativeBatchNormBackward0"},
+    {OP_selu, "EluBackward0"},
+    {OP_logsigmoid, "LogSigmoidBackward0"},
+    {OP_prelu_kernel, "PreluKernelBackward0"},
+    {OP_squeeze_dim, "SqueezeBackward1"},
+    {OP_sum_dim, "SumBackward1"},
+    {OP_mean_dim, "MeanBackward1"},
+    {OP_prod_dim, "ProdBackward1"},
+    {OP_max, "MaxBackward1"},
+    {OP_min, "MinBackward1"},
+    {OP_narrow, "SliceBackward0"},
+    {OP_rsub, "RsubBackward1"},
+    {OP_attention, "ScaledDotProductFlashAttentionForCpuBackward0"},
+};
+
+PyObject *node_name(const Node *n) {
+    if (n->op == NODE_COPY_SLICES) {
+        return PyUnicode_FromString("CopySlices");
+    }
+    if (n->op == NODE_FUNCTION) {
+        return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
+    }
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        if (renamed[i].op == n->op) {
+            return PyUnicode_FromString(renamed[i].name);
+        }
+    }
+    PyObject *text = PyUnicode_FromString(amp_rows[n->op].name), *title = text ? PyObject_CallMethod(text, "title", NULL) : NULL;
+    PyObject *joined = title ? PyObject_CallMethod(title, "replace", "ss", "_", "") : NULL;
+    PyObject *name = joined ? PyUnicode_FromFormat("%UBackward0", joined) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(title);
+    Py_XDECREF(joined);
+    return name;
+}
+
+/* ---- what both kinds have ---- */
+
+static bool is_node(PyObject *o) { return Py_TYPE(o) == amp_state.node_type; }
+static bool is_accumulator(PyObject *o) { return Py_TYPE(o) == accumulator_type; }
+
+static PyObject *face_name(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return is_node(self) ? node_name((Node *)self) : PyUnicode_FromString("torch::autograd::AccumulateGrad");
+}
+
+static PyObject *face_repr(PyObject *self) {
+    PyObject *name = is_node(self) ? node_name((Node *)self) : PyUnicode_FromString("AccumulateGrad");
+    PyObject *text = name ? PyUnicode_FromFormat("<%U object at %p>", name, self) : NULL;
+    Py_XDECREF(name);
+    return text;
+}
+
+/* The one accumulator of a leaf as long as somebody holds it. New reference. */
+static PyObject *accumulator_of(Tensor *leaf) {
+    Meta *m = tensor_meta(leaf);
+    PyObject *known = m && m->accumulator ? PyObject_CallNoArgs(m->accumulator) : NULL;
+    if (!m || (known && known != Py_None)) {
+        return known;
+    }
+    Py_XDECREF(known);
+    Accumulator *a = PyErr_Occurred() ? NULL : (Accumulator *)accumulator_type->tp_alloc(accumulator_type, 0);
+    if (!a) {
+        return NULL;
+    }
+    a->leaf = (Tensor *)Py_NewRef((PyObject *)leaf);
+    Py_XSETREF(m->accumulator, PyWeakref_NewRef((PyObject *)a, NULL));
+    if (!m->accumulator) {
+        Py_CLEAR(a);
+    }
+    return (PyObject *)a;
+}
+
+static PyObject *face_next(PyObject *self, void *Py_UNUSED(closure)) {
+    Node *n = is_node(self) ? (Node *)self : NULL;
+    PyObject *tuple = PyTuple_New(n ? n->nin : 0);
+    for (int i = 0; tuple && n && i < n->nin; i++) {
+        PyObject *to = n->edge[i].to;
+        PyObject *shown = !to || is_node(to) ? Py_NewRef(to ? to : Py_None) : accumulator_of((Tensor *)to);
+        PyObject *pair = shown ? Py_BuildValue("(NI)", shown, n->edge[i].nr) : NULL;
+        PyTuple_SET_ITEM(tuple, i, pair);
+        if (!pair) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+static PyObject *face_metadata(PyObject *self, void *Py_UNUSED(closure)) {
+    return Py_XNewRef(is_node(self) ? node_metadata((Node *)self) : made_dict(&((Accumulator *)self)->metadata));
+}
+
+static PyObject *face_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(is_node(self) || tensor_requires_grad(((Accumulator *)self)->leaf));
+}
+
+/* Where hooks of this kind are kept: with the node, or with the leaf. */
+static PyObject **hooks_slot(PyObject *self, bool before) {
+    if (is_node(self)) {
+        return node_rare_slot((Node *)self, before ? RARE_PRE_HOOKS : RARE_HOOKS);
+    }
+    Tensor *leaf = ((Accumulator *)self)->leaf;
+    Meta *m = tensor_meta(leaf);
+    if (m && !PyObject_GC_IsTracked((PyObject *)leaf)) {
+        PyObject_GC_Track((PyObject *)leaf);
+    }
+    return m ? before ? &m->before_accumulating : &m->after_accumulating : NULL;
+}
+
+static PyObject *face_register_hook(PyObject *self, PyObject *hook) { return register_in(hooks_slot(self, false), hook); }
+
+static PyObject *face_register_prehook(PyObject *self, PyObject *hook) { return register_in(hooks_slot(self, true), hook); }
+
+static PyObject *face_sequence(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    return PyLong_FromUnsignedLongLong(is_node(self) ? ((Node *)self)->seq : UINT64_MAX); /* accumulators run at once */
+}
+
+static char register_hook_doc[] = "register_hook($self, fn, /)\n--\n\nfn(grad_inputs, grad_outputs), two tuples of Tensors or "
+                                  "None, runs after this node and may "
+                                  "return a tuple in place of grad_inputs. Returns a handle with remove().";
+static char register_prehook_doc[] =
+    "register_prehook($self, fn, /)\n--\n\nfn(grad_outputs), a tuple of Tensors or None, runs before this node and may return a "
+    "tuple in its place. Returns a handle with remove().";
+
+static PyMethodDef face_methods[] = {
+    {"name", face_name, METH_NOARGS, "name($self, /)\n--\n\nThe node's name, such as MulBackward0."},
+    {"register_hook", face_register_hook, METH_O, register_hook_doc},
+    {"register_prehook", face_register_prehook, METH_O, register_prehook_doc},
+    {"_sequence_nr", face_sequence, METH_NOARGS,
+     "_sequence_nr($self, /)\n--\n\nNewer nodes have greater numbers, and run first."},
+    {NULL, NULL, 0, NULL},
+};
+
+static char next_doc[] = "Where the inputs' gradients go: (node, output number) for each, (None, 0) where they go nowhere.";
+static char metadata_doc[] = "A dict for whoever wants to note something about the node.";
+static char requires_doc[] = "Whether gradients reach it.";
+
+/* ---- nodes ---- */
+
+/* The node of a custom Function also answers what its ctx does: y.grad_fn.saved_tensors, y.grad_fn.anything_set_in_forward. */
+static PyObject *node_getattr(PyObject *self, PyObject *name) {
+    PyObject *own = PyObject_GenericGetAttr(self, name), *context = ((Node *)self)->context;
+    if (own || !context || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return own;
+    }
+    PyErr_Clear();
+    return PyObject_GetAttr(context, name);
+}
+
+static PyTypeObject *make_node_type(PyObject *module) {
+    static char doc[] = "A recorded operation: the grad_fn of what it made.";
+    static PyGetSetDef getset[] = {
+        {"next_functions", face_next, NULL, next_doc, NULL},
+        {"metadata", face_metadata, NULL, metadata_doc, NULL},
+        {"requires_grad", face_requires_grad, NULL, requires_doc, NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMemberDef members[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_clear, node_clear},      {Py_tp_getset, getset},
+        {Py_tp_dealloc, node_dealloc},  {Py_tp_doc, doc},
+        {Py_tp_methods, face_methods},  {Py_tp_traverse, node_traverse},
+        {Py_tp_getattro, node_getattr}, {Py_tp_members, members},
+        {Py_tp_repr, face_repr},        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "ampnative.autograd.Node",
+        .basicsize = sizeof(Node),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+/* ---- accumulators ---- */
+
+static int accumulator_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Accumulator *)self)->leaf);
+    Py_VISIT(((Accumulator *)self)->metadata);
+    return 0;
+}
+
+static int accumulator_clear(PyObject *self) {
+    Py_CLEAR(((Accumulator *)self)->metadata); /* the leaf stays: methods count on it */
+    return 0;
+}
+
+static void accumulator_dealloc(PyObject *self) {
+    Accumulator *a = (Accumulator *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (a->weak) {
+        PyObject_ClearWeakRefs(self);
+    }
+    Py_XDECREF(a->leaf);
+    Py_XDECREF(a->metadata);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyTypeObject *make_accumulator_type(PyObject *module) {
+    static char doc[] = "What adds a gradient to .grad of a leaf: the end of next_functions.";
+    static PyGetSetDef getset[] = {
+        {"next_functions", face_next, NULL, next_doc, NULL},
+        {"metadata", face_metadata, NULL, metadata_doc, NULL},
+        {"requires_grad", face_requires_grad, NULL, requires_doc, NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMemberDef members[] = {
+        {"variable", T_OBJECT, offsetof(Accumulator, leaf), READONLY, "The leaf."},
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(Accumulator, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_clear, accumulator_clear},
+        {Py_tp_getset, getset},
+        {Py_tp_dealloc, accumulator_dealloc},
+        {Py_tp_doc, doc},
+        {Py_tp_methods, face_methods},
+        {Py_tp_traverse, accumulator_traverse},
+        {Py_tp_members, members},
+        {Py_tp_repr, face_repr},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "ampnative.autograd.AccumulateGrad",
+        .basicsize = sizeof(Accumulator),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+/* ---- edges ---- */
+
+bool edge_check(PyObject *o) {
+    PyObject *to = PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 ? PyTuple_GET_ITEM(o, 0) : NULL;
+    return tensor_check(o) || (to && (is_node(to) || is_accumulator(to)));
+}
+
+int edge_parse(PyObject *o, Edge *e, TensorMeta *meta) {
+    const Tensor *t = tensor_check(o) ? (Tensor *)o : NULL;
+    *e = (Edge){NULL, 0};
+    if (t && edge_set(e, (Tensor *)o) < 0) {
+        return -1;
+    }
+    if (!t) {
+        PyObject *to = edge_check(o) ? PyTuple_GET_ITEM(o, 0) : NULL;
+        if (!to) {
+            PyErr_Format(PyExc_TypeError, "backward takes Tensors and gradient edges, not %s", Py_TYPE(o)->tp_name);
+            return -1;
+        }
+        t = is_accumulator(to) ? ((Accumulator *)to)->leaf : NULL;
+        unsigned long nr = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(o, 1));
+        if (nr >= (t ? 1u : ((Node *)to)->nout)) { /* (unsigned long)-1 with an exception is one of these */
+            if (!PyErr_Occurred()) {
+                PyErr_Format(PyExc_IndexError, "gradient edge: the node has no output %lu", nr);
+            }
+            return -1;
+        }
+        *e = (Edge){Py_NewRef(t ? (PyObject *)(uintptr_t)t : to), (uint32_t)nr};
+        if (!t && meta) {
+            *meta = ((Node *)to)->out[nr];
+        }
+    }
+    if (t && meta) {
+        *meta = (TensorMeta){.ndim = t->v.ndim, .dtype = t->v.dtype, .device = t->v.device, .shape = t->v.shape};
+    }
+    return 0;
+}
+
+static PyObject *gradient_edge(PyObject *Py_UNUSED(module), PyObject *o) {
+    Edge e = {NULL, 0};
+    if (!tensor_check(o)) {
+        PyErr_Format(PyExc_TypeError, "get_gradient_edge() takes a Tensor, not %s", Py_TYPE(o)->tp_name);
+        return NULL;
+    }
+    if (edge_set(&e, (Tensor *)o) < 0) {
+        return NULL;
+    }
+    if (!e.to) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "It is not possible to get the gradient edge for a Tensor that does not require gradients");
+        return NULL;
+    }
+    if (!is_node(e.to)) {
+        Py_SETREF(e.to, accumulator_of((Tensor *)e.to));
+    }
+    return e.to ? Py_BuildValue("(NI)", e.to, e.nr) : NULL;
+}
+
+static PyObject *bump_version(PyObject *Py_UNUSED(module), PyObject *o) {
+    if (!tensor_check(o)) {
+        PyErr_Format(PyExc_TypeError, "increment_version() takes Tensors, not %s", Py_TYPE(o)->tp_name);
+        return NULL;
+    }
+    tensor_bump((Tensor *)o);
+    Py_RETURN_NONE;
+}
+
+static PyObject *graph_task(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) { return PyLong_FromLongLong(engine_task()); }
+
+static PyObject *graph_task_reaches(PyObject *Py_UNUSED(module), PyObject *o) {
+    bool accumulator = is_accumulator(o);
+    if (!accumulator && !is_node(o)) {
+        PyErr_Format(PyExc_TypeError, "_graph_task_reaches() takes a node, not %s", Py_TYPE(o)->tp_name);
+        return NULL;
+    }
+    return PyBool_FromLong(engine_reaches(accumulator ? (PyObject *)((Accumulator *)o)->leaf : o));
+}
+
+static PyObject *queue_callback(PyObject *Py_UNUSED(module), PyObject *callback) {
+    return engine_at_end(callback) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+int node_init(PyObject *module) {
+    static PyMethodDef functions[] = {
+        {"_gradient_edge", gradient_edge, METH_O,
+         "_gradient_edge(tensor, /)\n--\n\n(node, output number) that the tensor's gradient goes to."},
+        {"_increment_version", bump_version, METH_O,
+         "_increment_version(tensor, /)\n--\n\nCounts a write that the library did not see."},
+        {"_graph_task", graph_task, METH_NOARGS, "_graph_task()\n--\n\nThe number of the pass that runs in this thread, or -1."},
+        {"_graph_task_reaches", graph_task_reaches, METH_O,
+         "_graph_task_reaches(node, /)\n--\n\nWhether the pass that runs in this thread comes to the node."},
+        {"_queue_callback", queue_callback, METH_O,
+         "_queue_callback(callback, /)\n--\n\nCalls callback() at the end of the pass that runs in this thread."},
+        {NULL, NULL, 0, NULL},
+    };
+    amp_state.node_type = make_node_type(module);
+    accumulator_type = make_accumulator_type(module);
+    if (!amp_state.node_type || !accumulator_type || PyModule_AddFunctions(module, functions) < 0 ||
+        PyModule_AddObjectRef(module, "AccumulateGrad", (PyObject *)accumulator_type) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "Node", (PyObject *)amp_state.node_type);
+}
