@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -176,14 +177,10 @@ class BatchSampler(Sampler):
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
+        indices = iter(self.sampler)
+        while batch := list(itertools.islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
                 yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.sampler), self.batch_size)  # type: ignore[arg-type]
