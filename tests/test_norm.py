@@ -363,3 +363,32 @@ def test_modules():
         nn.InstanceNorm1d(3)(IMAGE)
     with pytest.raises(NotImplementedError, match="use BatchNorm1d"):
         nn.SyncBatchNorm(3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(700, 37), (300, 1030), (261, 16)])
+def test_layer_norm_of_many_rows(shape, dtype):
+    """Rows enough for several of them at once, and some left over; the same bits at every level."""
+    rng = np.random.default_rng(3)
+    v, g = rng.normal(3, 2, shape), rng.normal(size=shape)
+    w, b = rng.normal(size=shape[1]), rng.normal(size=shape[1])
+    unit = 2.0**-24 if dtype == torch.float32 else 2.0**-53
+    kept, before = None, torch._C.isa_name()
+    for level in ("baseline", "avx2", "avx512"):
+        x, weight, bias = (torch.tensor(t).to(dtype).requires_grad_() for t in (v, w, b))
+        slopes = torch.tensor(g).to(dtype)
+        torch._C._set_isa(level)
+        try:
+            F.layer_norm(x, shape[1:], weight, bias).backward(slopes)
+        finally:
+            torch._C._set_isa(before)
+        results = [np.asarray(t.grad.double()) for t in (x, weight, bias)]
+        kept = kept or results
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(kept, results, strict=True))
+    x64, g64, w64 = (np.asarray(t.detach().double()) for t in (x, slopes, weight))
+    rstd = 1 / np.sqrt(x64.var(1, keepdims=True) + 1e-5)
+    xhat, gw = (x64 - x64.mean(1, keepdims=True)) * rstd, g64 * w64
+    dx = rstd * (gw - gw.mean(1, keepdims=True) - xhat * (gw * xhat).mean(1, keepdims=True))
+    assert np.abs(kept[0] - dx).max() < 64 * unit
+    assert np.abs(kept[1] - (g64 * xhat).sum(0)).max() < 64 * unit * np.sqrt(shape[0])
+    assert np.abs(kept[2] - g64.sum(0)).max() < 64 * unit * np.sqrt(shape[0])

@@ -27,8 +27,10 @@ static double first_value(const Norm *s, const char *x) {
 
 /* The average of the first elements, as a number of the compute format; 0 if it is none. */
 static double rough_mean(const Norm *s, const char *x, int64_t n) {
-    int64_t some = n / 8 > 64 ? n / 8 : n < 64 ? n : 64;
-    double v = norm_mean(s, norm_total(s, x, some) / (double)some).hi;
+    _Alignas(64) char buffer[NORM_SAMPLE * sizeof(double)];
+    double v = n < NORM_SAMPLE ? norm_total(s, x, n) / (double)n
+                               : s->k->average(norm_load(s->x_dtype, x, NORM_SAMPLE, s->compute, buffer));
+    v = norm_mean(s, v).hi;
     return isfinite(v) ? v : 0.0;
 }
 
@@ -74,7 +76,7 @@ static void finish_row(const Norm *s, int64_t row, const double *sums, double n,
 
 /* ---- by groups ---- */
 
-enum { FEW_ROWS = 8 };
+enum { FEW_ROWS = NORM_ROWS };
 
 /* A short row of another format is converted once, not once per pass. `copy` becomes what the passes then work on. */
 static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const char **g, int64_t n,
@@ -89,29 +91,46 @@ static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const 
     return copy;
 }
 
+/* A row whose statistics are there; x in the compute format if it is short. */
+typedef struct GroupRow {
+    Norm copy;
+    const Norm *s;
+    const char *x;
+    int64_t row;
+} GroupRow;
+
+static void find_stats(const Norm *given, int64_t row, GroupRow *to, char (*buffer)[NORM_CHUNK * sizeof(double)]) {
+    const int64_t n = given->plan->channels * given->plan->length;
+    double sums[2];
+    to->row = row;
+    to->x = given->x + row * n * given->x_item;
+    to->s = convert_row(given, &to->copy, &to->x, NULL, n, buffer);
+    const double shift = row_sums(to->s, to->x, n, sums);
+    finish_row(to->s, row, sums, (double)n, shift);
+}
+
+static void scale_row(const GroupRow *from) {
+    const Norm *s = from->s;
+    const NormPlan *p = s->plan;
+    const int64_t n = p->channels * p->length, first = from->row % p->groups * p->channels;
+    const char *x = from->x;
+    char *y = s->y + from->row * n * s->y_item;
+    const double rstd = s->rstd[from->row];
+    const NormMean mean = norm_mean(s, s->mean[from->row]);
+    if (p->length == 1) norm_scale_each(s, x, y, n, &mean, rstd, norm_at(s, s->weight, first), norm_at(s, s->bias, first));
+    for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
+        const double w = norm_value(s, s->weight, first + c, 1.0), b = norm_value(s, s->bias, first + c, 0.0);
+        const int64_t at = c * p->length;
+        norm_scale(s, x + at * s->x_item, y + at * s->y_item, p->length, &mean, rstd * w, b);
+    }
+}
+
 static void group_rows(void *context, int64_t begin, int64_t end) {
-    const Norm *given = context;
-    const NormPlan *p = given->plan;
-    int64_t n = p->channels * p->length;
     _Alignas(64) char buffer[1][NORM_CHUNK * sizeof(double)];
-    for (int64_t row = begin; row < end; row++) {
-        Norm copy;
-        const char *x = given->x + row * n * given->x_item;
-        char *y = given->y + row * n * given->y_item;
-        const Norm *s = convert_row(given, &copy, &x, NULL, n, buffer);
-        double sums[2], shift = row_sums(s, x, n, sums);
-        finish_row(s, row, sums, (double)n, shift);
-        NormMean mean = norm_mean(s, s->mean[row]);
-        int64_t first = row % p->groups * p->channels;
-        if (p->length == 1) {
-            norm_scale_each(s, x, y, n, &mean, s->rstd[row], norm_at(s, s->weight, first), norm_at(s, s->bias, first));
-            continue;
-        }
-        for (int64_t c = 0; c < p->channels; c++) {
-            double w = norm_value(s, s->weight, first + c, 1.0), b = norm_value(s, s->bias, first + c, 0.0);
-            int64_t at = c * p->length;
-            norm_scale(s, x + at * s->x_item, y + at * s->y_item, p->length, &mean, s->rstd[row] * w, b);
-        }
+    GroupRow row;
+    for (int64_t i = begin; i < end; i++) {
+        find_stats(context, i, &row, buffer);
+        scale_row(&row);
     }
 }
 
@@ -163,6 +182,24 @@ static void group_row_grad(const Norm *given, int64_t row, char *dw, char *db) {
     }
 }
 
+/* NORM_ROWS rows from `row` on at once, if that can be: dense in the compute format, all gradients wanted. The same bits as one by one. */
+static bool group_rows_grad(const Norm *s, int64_t row, int64_t to, double *dw, double *db) {
+    const int64_t n = s->plan->channels;
+    if (s->plan->length != 1 || s->plan->groups != 1 || !s->y || !dw || !db || row + NORM_ROWS > to) return false;
+    if (s->x_dtype != s->compute || s->g_dtype != s->compute || s->y_dtype != s->compute) return false;
+    const char *g = s->g + row * n * s->item, *x = s->x + row * n * s->item;
+    NormRow rows[NORM_ROWS];
+    for (int k = 0; k < NORM_ROWS; k++) {
+        double sums[2];
+        rows[k].rstd = s->rstd[row + k];
+        rows[k].mean = norm_mean(s, s->mean[row + k]);
+        row_dots(s, g + k * n * s->item, x + k * n * s->item, n, &rows[k].mean, s->weight, sums);
+        row_factors(s, row + k, sums, n, &rows[k].q, &rows[k].r);
+    }
+    s->k->grad_add_rows(g, x, s->y + row * n * s->item, n, rows, s->weight, dw, db);
+    return true;
+}
+
 /* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. Sums over a few
  * rows are formed in the compute format, then go over to float64. */
 static void group_blocks(void *context, int64_t begin, int64_t end) {
@@ -173,7 +210,9 @@ static void group_blocks(void *context, int64_t begin, int64_t end) {
         char *part = s->part ? s->part + block * 2 * all * s->item : NULL;
         char *dw_part = dw ? part : NULL, *db_part = db ? part + all * s->item : NULL;
         int64_t from = s->rows * block / s->blocks, to = s->rows * (block + 1) / s->blocks;
-        for (int64_t row = from; row < to; row++) {
+        int64_t row = from;
+        while (group_rows_grad(s, row, to, dw, db)) row += NORM_ROWS;
+        for (; row < to; row++) {
             group_row_grad(s, row, dw_part, db_part);
             if (!part || ((row - from + 1) % few && row + 1 < to)) continue;
             if (dw) s->k->add(dw_part, all, dw);
@@ -517,7 +556,8 @@ static bool run_columns(Norm *s, RangeFn strips, RangeFn samples) {
 
 /* ---- slots ---- */
 
-enum { MAX_BLOCKS = 32, ROWS_PER_BLOCK = 8 };
+/* APART, float64 values: the machine takes a load from just behind a store at the same place of another page for one that has to wait. */
+enum { MAX_BLOCKS = 32, ROWS_PER_BLOCK = 8, APART = 160 };
 
 /* A parameter as a dense run of the compute format; NULL stays NULL. */
 static char *parameter(const Norm *s, const View *v, bool *failed) {
@@ -594,13 +634,14 @@ Status amp_normalize_grad(const Call *call) {
     size_t sums = (size_t)s.blocks * (size_t)(p->channels * p->groups);
     /* From the tensors' pool: the C library would give this memory back to the system each time and fetch it page by page again. */
     size_t room = dw || db ? 2 * sums * (sizeof *s.dw + (p->by_channels ? 0 : (size_t)s.item)) : 0;
+    room += room ? 2 * APART * sizeof *s.dw : 0;
     double *scratch = room ? amp_host_alloc(AMP_CPU, room) : NULL;
     failed |= room && !scratch;
     if (scratch) {
         memset(scratch, 0, room);
         s.dw = dw ? scratch : NULL;
-        s.db = db ? scratch + sums : NULL;
-        s.part = p->by_channels ? NULL : (char *)(scratch + 2 * sums);
+        s.db = db ? scratch + sums + APART : NULL;
+        s.part = p->by_channels ? NULL : (char *)(scratch + 2 * sums + 2 * APART);
     }
     int64_t per_row = s.rows ? call->in[1]->numel / s.rows : 0;
     if (!failed && p->by_channels && p->length <= SHORT_SEGMENT) {
