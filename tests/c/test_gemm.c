@@ -295,8 +295,9 @@ static void paths(void) {
     static const double biases[] = {1, 0x1p-128, 0};
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < 40; i++) {
-            const int64_t m = 5 + below(below(4) ? 60 : 200), n = 5 + below(below(4) ? 70 : 200),
-                          k = 1 + below(below(4) ? 70 : 300);
+            const bool medium = i % 4 == 0; /* in parts, if there is another thread */
+            const int64_t m = medium ? 100 + below(100) : 5 + below(60), n = medium ? 100 + below(100) : 5 + below(70);
+            const int64_t k = medium ? 200 + below(100) : 1 + below(70);
             const int out = below(2) ? AMP_FLOAT32 : floats[f];
             Tensor a, b, bias, c[2];
             make(&a, floats[f], 0, m, k, below(2), false);
@@ -312,7 +313,7 @@ static void paths(void) {
             call.num[0] = call.num[1] = (Number){.f = 1, .i = 1, .kind = NUMBER_FLOAT};
             call.numerics.round_result = (uint8_t)below(2);
             for (int path = 0; path < 2; path++) {
-                amp_set_num_threads(1 + below(2));
+                amp_set_num_threads(medium ? 2 - path : 1);
                 call.out[0] = &c[path].view;
                 amp_gemm(&call);
             }
