@@ -1,8 +1,9 @@
 """float64 to 16 bits rounds once, at every instruction-set level."""
 
-import ampnative as torch
 import numpy as np
 import pytest
+
+import ampnative as torch
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

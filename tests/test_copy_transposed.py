@@ -1,16 +1,23 @@
 """Copies between different orders of dimensions: the kernel that transposes squares against NumPy."""
 
-import ampnative as torch
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ampnative as torch
+
 SIZES = st.sampled_from([1, 2, 7, 8, 15, 16, 17, 33, 130])
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SIZES, min_size=2, max_size=4), st.permutations(range(4)), st.permutations(range(4)), st.sampled_from(["i2", "f4", "f8", "u1"]), st.booleans())
+@given(
+    st.lists(SIZES, min_size=2, max_size=4),
+    st.permutations(range(4)),
+    st.permutations(range(4)),
+    st.sampled_from(["i2", "f4", "f8", "u1"]),
+    st.booleans(),
+)
 def test_permuted_copies(shape, source, target, dtype, cut):
     shape = [min(n, 17) if i > 1 else n for i, n in enumerate(shape)]
     nd = len(shape)

@@ -2,9 +2,10 @@
 
 import math
 
-import ampnative as torch
 import numpy as np
 import pytest
+
+import ampnative as torch
 from ampnative.nn import functional as F
 
 LEVELS = ("baseline", "avx2", "avx512")

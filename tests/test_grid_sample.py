@@ -1,8 +1,9 @@
 """The kernel of grid_sample in two dimensions: the same bits at every level and thread count, gradients against its twin made of ops."""
 
-import ampnative as torch
 import numpy as np
 import pytest
+
+import ampnative as torch
 from ampnative._ops import resample
 from ampnative.nn import functional as F
 
@@ -68,6 +69,6 @@ def test_points_that_are_no_numbers_stay_outside():
 
 
 def test_second_derivative_of_the_kernel():
-    x, grid, g = example((1, 2, 4, 4), (2, 3), torch.float64, seed=3)
-    grid = grid * 0.6  # away from kinks with high probability
-    assert torch.autograd.gradgradcheck(lambda a, b: F.grid_sample(a, b, align_corners=True), (x.requires_grad_(), grid.detach().requires_grad_()))
+    x, grid, _ = example((1, 2, 4, 4), (2, 3), torch.float64, seed=3)
+    inputs = x.requires_grad_(), (0.6 * grid).requires_grad_()  # away from the edges
+    assert torch.autograd.gradgradcheck(lambda a, b: F.grid_sample(a, b, align_corners=True), inputs)

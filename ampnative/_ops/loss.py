@@ -193,7 +193,7 @@ def _ctc(log_probs: Tensor, targets: Tensor, steps: Any, lengths: Any, blank: in
         )
     found, batched = log_probs.dtype, log_probs.dim() == 3
     probabilities = rounded(log_probs if batched else log_probs.unsqueeze(1), wide(found))
-    samples, classes = probabilities.shape[1:]
+    samples = probabilities.size(1)
     steps, lengths = _ctc_lengths("input_lengths", steps, samples), _ctc_lengths("target_lengths", lengths, samples)
     _check_ctc(probabilities, targets, steps, lengths, blank)
     labels = targets.detach().to(dtype=_C.int64, device=log_probs.device)

@@ -3,6 +3,7 @@
 #define AMP_TRANSPOSE_X86_H
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <stdint.h>
 
 #define TRANSPOSE_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"))) static inline __attribute__((always_inline))
 
