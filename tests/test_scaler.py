@@ -422,6 +422,34 @@ def test_cause_of_a_skip(scale, value, cause):
     assert f"after unscaling, the largest finite is {1.0 / scale:.4g}" in str(scaler.explain())
 
 
+@pytest.mark.parametrize(
+    ("weight", "scale", "finite", "text"),
+    [
+        (INF, 4.0, False, "the loss itself was inf or NaN before it was scaled: no scale helps"),
+        (1e36, 2.0**16, True, "the scale was far too large (the loss was finite)"),
+    ],
+)
+def test_whether_the_loss_was_finite(weight, scale, finite, text):
+    scaler, w = started(scale), torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    loss = (w * weight).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    (skipped,) = scaler.explain()
+    assert skipped.loss_finite is finite and text in str(scaler.explain())
+    scaler.update()
+    w.grad = torch.tensor([INF, 1.0])
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is None  # scaled before the update: another iteration's
+    del loss
+    scaler.update()
+    gone = (w * INF).sum()
+    scaler.scale(gone).backward()
+    del gone
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is None
+
+
 def test_metrics_and_log_to():
     scaler, rows = started(8.0), {}
     for value in (1.0, INF, INF, 1.0, INF):

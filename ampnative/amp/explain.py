@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
+from .. import _C
 from .._C import Tensor
 
-__all__ = ["Culprit", "Explanation", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
+__all__ = ["Culprit", "Explanation", "SkippedStep", "are_finite", "find_culprits", "parameter_name", "scale_text"]
 
 _CHUNK = 1 << 20  # elements looked at together: bounds the memory that an explanation takes
 _FP16_SMALLEST = 2.0**-24
@@ -79,7 +81,8 @@ class Culprit:
 class SkippedStep:
     """One skipped step. `update` is the number of the ``update()`` that followed, as in the history, and `new_scale`
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
-    then `note` says why the step was skipped."""
+    then `note` says why the step was skipped. `loss_finite`: whether all losses that were scaled were finite; None if none of them
+    is alive any more."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
@@ -87,18 +90,24 @@ class SkippedStep:
     update: int | None = None
     new_scale: float | None = None
     held: str = ""
+    loss_finite: bool | None = None
 
     @property
     def cause(self) -> str:
         """What made the gradients overflow, where their values tell it; else empty."""
         if not self.culprits:
             return ""
+        if self.loss_finite is False:
+            return "the loss itself was inf or NaN before it was scaled: no scale helps, look at the forward pass and the data"
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
+            if self.loss_finite:
+                return "nan in the gradients and no inf, of a finite loss: a derivative made NaN (autograd.detect_anomaly names it)"
             return "nan in the gradients and no inf: a loss or layer overflowed on the way, or the input, the weights or the loss held NaN"
         if self.old_scale > 1 and any(culprit.some_finite for culprit in self.culprits):
             return "inf in the scaled gradients: the scale was too large"
         if self.old_scale > 1:
-            return "nothing but inf or NaN in these gradients: the scale was far too large, or the loss was inf by itself"
+            far = "nothing but inf or NaN in these gradients: the scale was far too large"
+            return f"{far} (the loss was finite)" if self.loss_finite else f"{far}, or the loss was inf by itself"
         return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed"
 
     def __str__(self) -> str:
@@ -177,6 +186,12 @@ def _summary(steps: tuple[SkippedStep, ...]) -> str:
     reasons = list(dict.fromkeys(step.cause or step.note for step in steps))
     parts = [f"scale {scale_text(first.old_scale)} -> {scale_text(end)}", ", ".join(names[:3]) + more, *reasons[:3]]
     return f"{where}: " + "; ".join(filter(None, parts))
+
+
+def are_finite(losses: Iterable[ref[Tensor]]) -> bool | None:
+    """Whether the losses that are still alive are finite; None if there is none."""
+    alive = [loss.detach() for loss in (weak() for weak in losses) if loss is not None and loss.device.type != "meta"]
+    return all(bool(_C.functions.isfinite(loss).all()) for loss in alive) if alive else None
 
 
 def parameter_name(group: Any, group_index: int, index: int) -> str:

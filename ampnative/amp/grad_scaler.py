@@ -14,12 +14,13 @@ import warnings
 from collections import abc, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from .. import _C
 from . import history as _history
-from .explain import Explanation, SkippedStep, find_culprits
+from .explain import Explanation, SkippedStep, are_finite, find_culprits
 from .limits import Limits, caller_depth, claim, limits_from, release
 from .optimizer_gradients import (
     collect_gradients,
@@ -187,6 +188,7 @@ class GradScaler:
         self._skips: deque[SkippedStep] = deque(maxlen=_EXPLAINED_STEPS)
         self._held: dict[int, Any] = {}  # the optimizers behind those states: no id is used twice in an iteration
         self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
+        self._losses: deque[ref[_Tensor]] = deque(maxlen=8)  # scaled since then
 
     # ---- scaling the loss --------------------------------------------------------------------------------------------
 
@@ -211,6 +213,7 @@ class GradScaler:
             device = outputs.device
             if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
+            self._losses.append(ref(outputs))
             return mark_scaled(self, outputs * scale, scale)
         return self._scale_nested(outputs, [])
 
@@ -382,7 +385,7 @@ class GradScaler:
         note = (
             "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         )
-        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note)
+        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=are_finite(self._losses))
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -537,6 +540,7 @@ class GradScaler:
             # An interval of 1 leaves the tracker at 0 too, so a refused growth shows as: tracker 0, scale as before.
             action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
         release(self._held)
+        self._losses.clear()
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
         history = self._history
         if history is None:
@@ -710,6 +714,7 @@ class GradScaler:
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_held"] = {}
+            state["_losses"] = deque(maxlen=8)
             state["_scale"] = None
             state["_growth_tracker"] = None
         return state

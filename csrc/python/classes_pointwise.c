@@ -45,8 +45,22 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
 }
 
 static int bool_refused(const OpCall *c, const char *cure) {
-    PyErr_Format(PyExc_RuntimeError, "%s of bool tensors is not supported. %s", c->row->name, cure);
+    PyErr_Format(PyExc_NotImplementedError, "%s of bool tensors is not supported. %s", c->row->name, cure);
     return -1;
+}
+
+/* Ops of numbers that PyTorch has no kernels for bool of. */
+static bool wants_numbers(const OpCall *c, const Tensor *in) {
+    switch (c->row->op) {
+    case OP_floor:
+    case OP_ceil:
+    case OP_round:
+    case OP_trunc:
+    case OP_relu:
+    case OP_threshold: return true;
+    case OP_abs: return in->v.device == AMP_CPU;
+    default: return false;
+    }
 }
 
 static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *out) {
@@ -75,6 +89,9 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
     }
     if (dtype == AMP_BOOL && c->row->op == OP_square) { /* as pow(input, 2) */
         *compute = *out = AMP_INT64;
+    }
+    if (dtype == AMP_BOOL && wants_numbers(c, in)) {
+        return bool_refused(c, "Convert it to a number dtype first.");
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");

@@ -190,13 +190,41 @@ int run_EXTREMUM(OpCall *c) { return run_indexed(c, true); }
 int run_ARGREDUCE(OpCall *c) { return run_indexed(c, false); }
 
 /* var and std in their three spellings: correction=, unbiased, or neither. */
+/* The variance of complex numbers is that of their real parts and that of their imaginary parts together. */
+static int complex_var(OpCall *c) {
+    bool std = c->row->op == OP_std || c->row->op == OP_std_unbiased || c->row->op == OP_std_dim;
+    OpId row = !std ? (OpId)c->row->op : c->row->op == OP_std ? OP_var : c->row->op == OP_std_dim ? OP_var_dim : OP_var_unbiased;
+    Tensor *z = c->arg[0].t, *var[2] = {NULL, NULL};
+    Arg view[MAX_ARGS] = {arg_tensor(call_unsqueeze(z, z->v.ndim)), {.kind = ARG_DTYPE, .i = amp_real_of(z->v.dtype)}};
+    Tensor *pairs = view[0].t ? run_op_tensor(OP_view_dtype, view) : NULL;
+    for (int i = 0; i < 2 && pairs; i++) {
+        Arg at[MAX_ARGS] = {arg_tensor(pairs), arg_int(-1), arg_int(i)}, arg[MAX_ARGS];
+        memcpy(arg, c->arg, (size_t)c->row->nparams * sizeof *arg);
+        Tensor *part = run_op_tensor(OP_select, at);
+        arg[0] = arg_tensor(part);
+        var[i] = part ? run_op_tensor(row, arg) : NULL;
+        Py_XDECREF(part);
+    }
+    Tensor *sum = var[0] && var[1] ? call_binary(OP_add, var[0], var[1]) : NULL;
+    int failed = result_set(c, sum && std ? call_unary(OP_sqrt, sum) : (Tensor *)Py_XNewRef((PyObject *)sum));
+    Py_XDECREF(sum);
+    Py_XDECREF(var[0]);
+    Py_XDECREF(var[1]);
+    Py_XDECREF(pairs);
+    Py_XDECREF(view[0].t);
+    return failed;
+}
+
 int run_VAR(OpCall *c) {
     Tensor *in = c->arg[0].t;
     Reduction r;
+    if (amp_is_complex(in->v.dtype) && !c->out) {
+        return complex_var(c);
+    }
     if (!amp_is_floating(in->v.dtype)) {
         PyErr_Format(PyExc_NotImplementedError,
                      amp_is_complex(in->v.dtype)
-                         ? "%s of %s is not supported: var(x.real) + var(x.imag) is the variance, std its square root"
+                         ? "%s of %s into out= is not supported: leave out= away and copy the result"
                          : "std and var only support floating point and complex dtypes: %s of %s, convert it",
                      c->row->name, amp_dtype_info[in->v.dtype].name);
         return -1;
@@ -281,7 +309,12 @@ int run_SOFTMAX(OpCall *c) {
     if (dim < 0) {
         return -1;
     }
-    int dtype = given >= 0 ? given : amp_is_integral(in->v.dtype) ? amp_state.default_dtype : in->v.dtype;
+    int dtype = given >= 0 ? given : in->v.dtype;
+    if (amp_is_integral(dtype)) {
+        PyErr_Format(PyExc_NotImplementedError, "%s: not implemented for %s: convert the input, or give dtype=", c->row->name,
+                     amp_dtype_info[dtype].name);
+        return -1;
+    }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_NEVER);
     if (!out) {
         return -1;
