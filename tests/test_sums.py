@@ -88,3 +88,11 @@ def test_folds_that_read_sixteen_bits_themselves(dtype):
     assert special.max().isnan().item() and special.min().isnan().item()
     special = torch.tensor([1.0, -math.inf, math.inf, 6e-8] * 20, dtype=KINDS[dtype])
     assert special.max().item() == math.inf and special.min().item() == -math.inf
+
+
+def test_the_variance_of_values_far_from_zero():
+    """The mean that is subtracted isn't rounded to float32 on the way."""
+    x = torch.tensor((1e4 + np.random.default_rng(5).normal(size=5000) * 0.01).astype("float32"))
+    values = x.double().numpy()
+    for got, want in ((x.var(), values.var(ddof=1)), (x.std(), values.std(ddof=1)), (x.view(5, 1000).var(1)[2], values[2000:3000].var(ddof=1))):
+        assert abs(got.item() - want) <= 1e-6 * want

@@ -46,8 +46,8 @@ AMP_FN float amp_f32_cosh(float x) {
     return (float)(0.5 * (e + 1.0 / e));
 }
 AMP_FN float amp_f32_asinh(float x) {
-    double a = fabs((double)x), z = a * a;
-    return copysignf((float)amp_log1p_wide(a + z / (1.0 + sqrt(1.0 + z))), x);
+    double a = fabs((double)x), z = a * a, more = z / (1.0 + sqrt(1.0 + z));
+    return copysignf((float)amp_log1p_wide(a + (z < (double)INFINITY ? more : 0.0)), x);
 }
 AMP_FN float amp_f32_acosh(float x) {
     double m = (double)x - 1.0;

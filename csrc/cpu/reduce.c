@@ -242,8 +242,8 @@ static void finish(const Job *job, const char *base, Accumulator *acc, bool para
 static Accumulator variance(const Job *job, const char *base, bool parallel) {
     double n = (double)job->plan->reduced, free = n - job->correction;
     Job sum = *job;
-    sum.fold = FOLD_SUM;
-    sum.kernel = amp_fold_kernel(FOLD_SUM, job->load);
+    sum.fold = FOLD_SUM_WIDE;
+    sum.kernel = amp_fold_kernel(FOLD_SUM_WIDE, job->load);
     double num[2] = {fold_value(&sum, job->num, base, parallel).f64 / n, 0};
     Accumulator acc = fold_value(job, num, base, parallel);
     acc.f64 /= free > 0 ? free : 0;

@@ -9,6 +9,7 @@
  * and products of either float are kept in float64, which loses next to nothing and cannot overflow from float32 squares. */
 typedef enum Fold {
     FOLD_SUM,
+    FOLD_SUM_WIDE, /* without a rounding to float32 on the way: for what is then subtracted */
     FOLD_PROD,
     FOLD_MAX,
     FOLD_MIN,

@@ -167,7 +167,8 @@ FOLD(count_c128, C128, AmpComplex, int64_t, 0, ADD, (v.re != 0 || v.im != 0))
 
 #define ENTRY(kind, name, acc_dtype) [FOLD_##kind] = {K(fold_##name), K(rows_##name), AMP_##acc_dtype}
 #define NARROW_ENTRIES(X)                                                                                        \
-    ENTRY(SUM, sum_##X, FLOAT64), ENTRY(MAX, max_##X, FLOAT32), ENTRY(MIN, min_##X, FLOAT32), COMMON_ENTRIES(X)
+    ENTRY(SUM, sum_##X, FLOAT64), ENTRY(SUM_WIDE, wide_sum_##X, FLOAT64), ENTRY(MAX, max_##X, FLOAT32),            \
+    ENTRY(MIN, min_##X, FLOAT32), COMMON_ENTRIES(X)
 #define COMMON_ENTRIES(X)                                                                                        \
     ENTRY(COUNT, count_##X, INT64), ENTRY(ABS_SUM, abs_sum_##X, FLOAT64), ENTRY(ABS_MAX, abs_max_##X, FLOAT64),  \
     ENTRY(ABS_MIN, abs_min_##X, FLOAT64), ENTRY(SQUARES, squares_##X, FLOAT64), ENTRY(DEVIATION, deviation_##X, FLOAT64)
@@ -175,8 +176,8 @@ FOLD(count_c128, C128, AmpComplex, int64_t, 0, ADD, (v.re != 0 || v.im != 0))
     ENTRY(SUM, sum_##X, FLOAT64), ENTRY(PROD, prod_##X, FLOAT64), ENTRY(MAX, max_##X, DT), ENTRY(MIN, min_##X, DT), \
     ENTRY(POWERS, powers_##X, FLOAT64), COMMON_ENTRIES(X)
 static const FoldKernel K(table)[AMP_DTYPE_COUNT][FOLD_KINDS] = {
-    [AMP_FLOAT32] = {FLOAT_ENTRIES(f32, FLOAT32)},
-    [AMP_FLOAT64] = {FLOAT_ENTRIES(f64, FLOAT64)},
+    [AMP_FLOAT32] = {FLOAT_ENTRIES(f32, FLOAT32), ENTRY(SUM_WIDE, wide_sum_f32, FLOAT64)},
+    [AMP_FLOAT64] = {FLOAT_ENTRIES(f64, FLOAT64), ENTRY(SUM_WIDE, sum_f64, FLOAT64)},
     [AMP_INT64] = {ENTRY(SUM, sum_i64, INT64), ENTRY(PROD, prod_i64, INT64), ENTRY(MAX, max_i64, INT64),
                    ENTRY(MIN, min_i64, INT64), ENTRY(COUNT, count_i64, INT64)},
     [AMP_COMPLEX128] = {ENTRY(SUM, sum_c128, COMPLEX128), ENTRY(PROD, prod_c128, COMPLEX128), ENTRY(COUNT, count_c128, INT64)},
