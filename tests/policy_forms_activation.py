@@ -7,5 +7,5 @@ FORMS = {
 }
 FLOATS_ONLY = {
     "prelu", "silu_grad", "mish_grad", "leaky_relu_grad", "inside_grad", "hardswish_grad",
-    "elu_grad", "softplus_grad", "huber_grad", "bce_logits_kernel", "bce_logits_grad",
+    "elu_grad", "softplus_grad", "huber_grad", "shrink_grad", "bce_logits_kernel", "bce_logits_grad",
 }

@@ -31,7 +31,47 @@ AMP_FN double amp_exp_core(double x) {
     float v = (1.0f + (r + r2 * q)) * amp_bits_f32(amp_f32_bits(t) << 23); \
     return x < low ? 0.0f : v;
 AMP_FN float amp_exp_f32_times_2p24(float x){AMP_EXP_F32_TIMES_2P24(x, )} AMP_FN
-    float amp_exp_sum_f32_times_2p24(float x, float rest){AMP_EXP_F32_TIMES_2P24(x, +rest)}
+    float amp_exp_sum_f32_times_2p24(float x, float rest) {
+    AMP_EXP_F32_TIMES_2P24(x, +rest)
+}
+
+/* exp(x) in float32 for any x, relative error below 1.5 * 2^-24:  x = k ln 2 + r as above. exp(r) - 1 is `part`; the two factors give 2^k without leaving the range of normal
+ * numbers: 2^(k + 24) 2^-24 for negative x, 2^(k - 24) 2^24 for others. */
+typedef struct AmpExpParts {
+    float part, factor, rest;
+} AmpExpParts;
+AMP_FN AmpExpParts amp_exp_f32_parts(float x) {
+    const float round = 0x1.8p23f, low = -104.0f, high = 89.0f;
+    float c = x < low ? low : x;
+    c = c > high ? high : c;
+    float t = c * 0x1.715476p+0f + round, k = t - round;
+    float r = (c - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, r2 = r * r;
+    float q = (0x1.fffffcp-2f + r * 0x1.555492p-3f) + r2 * ((0x1.5558f2p-5f + r * 0x1.123a2p-7f) + r2 * 0x1.6a23cep-10f);
+    const uint32_t bias = x < 0 ? 127u + 24u : 127u - 24u;
+    return (AmpExpParts){r + r2 * q, amp_bits_f32((amp_f32_bits(t) + bias) << 23), x < 0 ? 0x1p-24f : 0x1p24f};
+}
+AMP_FN float amp_exp_f32(float x) {
+    AmpExpParts e = amp_exp_f32_parts(x);
+    return (1.0f + e.part) * e.factor * e.rest;
+}
+/* 2^x in float32, relative error below 1.5 * 2^-24: x is its nearest integer, which moves the exponent, and the rest. */
+AMP_FN float amp_exp2_f32(float x) {
+    const float round = 0x1.8p23f;
+    float c = x < -152.0f ? -152.0f : x;
+    c = c > 130.0f ? 130.0f : c;
+    float t = c + round, r = c - (t - round), r2 = r * r;
+    float p = (0x1.62e430p-1f + r * 0x1.ebfbe0p-3f) +
+              r2 * ((0x1.c6b08ep-5f + r * 0x1.3b2a1ap-7f) + r2 * (0x1.5d87b8p-10f + r * 0x1.444098p-13f + r2 * 0x1.0091f8p-16f));
+    const uint32_t bias = x < 0 ? 127u + 26u : 127u - 26u;
+    return (1.0f + r * p) * amp_bits_f32((amp_f32_bits(t) + bias) << 23) * (x < 0 ? 0x1p-26f : 0x1p26f);
+}
+
+/* The smaller of two numbers that are not negative, NaN counting as large. By bits: of a choice between x and a constant the compiler makes
+ * two ways through all that follows. */
+AMP_FN float amp_smaller(float x, float limit) {
+    uint32_t a = amp_f32_bits(x), b = amp_f32_bits(limit);
+    return amp_bits_f32(a < b ? a : b);
+}
 
 /* The same for instruction sets with fused multiply-adds, of which it is made; other bits, the same bounds. */
 AMP_FN float amp_exp_f32_times_2p24_fused(float x) {
@@ -46,15 +86,17 @@ AMP_FN float amp_exp_f32_times_2p24_fused(float x) {
 
 /* The tails of the normal distribution in float32, for s = |x| up to 15 (beyond 14.5 they are 0): *density = 2^24 exp(-s^2 / 2), and
  * the result times that is 2^24 P(X > s). Relative errors below 5 * 2^-24: s^2 is taken in two parts, the first of which is exact.
- *   P(X > s) = exp(-s^2 / 2) t p(t), t = 1 / (1 + s / sqrt 8), p a minimax polynomial in u, which is t brought to [-1, 1] */
+ *   P(X > s) = exp(-s^2 / 2) t p(t), t = 1 / (1 + s / sqrt 8), p a minimax polynomial */
+AMP_FN float amp_normal_tail_poly(float s) {
+    float t = 1.0f / (1.0f + s * 0.35355338f), t2 = t * t, t4 = t2 * t2;
+    float a = (0x1.20d9f0p-3f + t * 0x1.214008p-3f) + t2 * (0x1.f05d72p-4f + t * 0x1.a55f44p-4f);
+    float b = (-0x1.1785e6p-6f + t * 0x1.282b6cp-3f) + t2 * (-0x1.fd0e60p-3f + t * 0x1.285daep-3f);
+    return t * (a + t4 * (b + t4 * -0x1.ec12a4p-6f));
+}
 AMP_FN float amp_normal_tail_f32(float s, float *density) {
     float high = amp_bits_f32(amp_f32_bits(s) & 0xfffff000u), rest = (s - high) * (s + high) * -0.5f;
-    float t = 1.0f / (1.0f + s * 0.35355338f), u = t * 2.3771236f - 1.3771236f, u2 = u * u, u4 = u2 * u2;
-    float a = (0x1.234480p-2f + u * 0x1.4f3cf2p-3f) + u2 * (0x1.a94378p-5f + u * 0x1.a21c50p-9f);
-    float b = (-0x1.a102c0p-9f + u * -0x1.67cdeap-12f) + u2 * (0x1.4b6a16p-12f + u * 0x1.659372p-18f);
-    float c = (-0x1.336dc0p-15f + u * 0x1.bd2df0p-19f) + u2 * 0x1.a933e6p-19f;
     *density = amp_exp_sum_f32_times_2p24(high * high * -0.5f, rest);
-    return t * (a + u4 * (b + u4 * c));
+    return amp_normal_tail_poly(s);
 }
 
 /* Selects keep NaN: a comparison with NaN is false. */
@@ -97,8 +139,31 @@ AMP_FN double amp_log_wide(double x, double unit) {
     return x < 0.0 ? (double)NAN : v;
 }
 
+/* log(1 + e) for e in [0, 1], relative error below 2^-38: a minimax polynomial. */
+AMP_FN double amp_log1p_unit(double e) {
+    double e2 = e * e, e4 = e2 * e2;
+    double a = (0x1.fffffffff86b5p-1 + e * -0x1.ffffffe8bacf7p-2) + e2 * (0x1.55554f5aec742p-2 + e * -0x1.fffec73566606p-3);
+    double b = (0x1.9988bae7eb394p-3 + e * -0x1.54c7d9de59b45p-3) + e2 * (0x1.21836b26cd1cap-3 + e * -0x1.e870cfc7ec930p-4);
+    double c = (0x1.857d9d16e4542p-4 + e * -0x1.115728ff59d28p-4) + e2 * (0x1.35d69718c9848p-5 + e * -0x1.0095666260602p-6);
+    return e * (a + e4 * (b + e4 * (c + e4 * (0x1.0d9c076344c9dp-8 + e * -0x1.0a0f7d8e0335ap-11))));
+}
+/* exp(-|x|); NaN stays NaN, beyond float32's range it is tiny instead of 0. */
+AMP_FN double amp_exp_below(double x) {
+    double a = fabs(x);
+    return amp_exp_core(a > 200.0 ? -200.0 : -a);
+}
+
 /* log(1 + x), |x| small included: below 2^-20 the sum would lose x's low bits. */
 AMP_FN double amp_log1p_wide(double x) { return fabs(x) < 0x1p-20 ? x - 0.5 * x * x : amp_log_wide(1.0 + x, 1.0); }
+
+/* x^y for float32 numbers, relative error below 2^-36: exp(y log |x|), then the sign and the exceptions of IEEE 754. */
+AMP_FN double amp_pow_wide(double x, double y) {
+    double a = fabs(x), v = amp_exp_wide(y * amp_log_wide(a, 1.0)), half = 0.5 * y;
+    bool whole = y == trunc(y), odd = whole && half != trunc(half);
+    v = x < 0 && !whole && a < (double)INFINITY ? (double)NAN : v;
+    v = odd ? copysign(v, x) : v;
+    return y == 0 || x == 1.0 || (x == -1.0 && fabs(y) == (double)INFINITY) ? 1.0 : v;
+}
 
 /* erfc(a) for a >= 1/2, relative error below 2^-35: exp(-a^2) times a polynomial in t = 2 / (2 + a), centred on [0.16, 0.8]. */
 AMP_FN double amp_erfc_tail(double a) {
@@ -123,10 +188,6 @@ AMP_FN double amp_erf_small(double x) {
                                                                 z * (0.00012055332981789664 + z * -1.4925650358406252e-05)))))));
 }
 
-AMP_FN double amp_erf_wide(double x) {
-    double a = fabs(x), tail = 1.0 - amp_erfc_tail(a);
-    return a < 0.5 ? amp_erf_small(x) : copysign(tail, x);
-}
 AMP_FN double amp_erfc_wide(double x) {
     double tail = amp_erfc_tail(fabs(x));
     tail = x < 0.0 ? 2.0 - tail : tail;
@@ -144,16 +205,23 @@ AMP_FN double amp_sigmoid_wide(double x) { return 1.0 / (1.0 + amp_exp_wide(-x))
 /* sin(x + turns pi/2) for float32 numbers below 1e5 in size, relative error below 2^-32.
  *   x = k pi/2 + r, |r| <= pi/4;  pi/2 is taken in two parts, of which the first has 33 bits: k times it, and x minus that, are exact
  *   k's two lowest bits, left in t's mantissa by the rounding, tell which of the two series counts, and with which sign */
+#define AMP_SIN_WIDE(x) \
+    const double round = 0x1.8p52; \
+    double t = x * 0x1.45f306dc9c883p-1 + round, k = t - round; \
+    double r = (x - k * 0x1.921fb544p0) - k * 0x1.0b4611a626331p-34, z = r * r; \
+    double s = r + r * z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 + z * (-1.0 / 39916800))))); \
+    double c = 1.0 + z * (-0.5 + \
+                          z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z * (1.0 / 479001600))))));
 AMP_FN double amp_sin_wide(double x, unsigned turns) {
-    const double round = 0x1.8p52;
-    double t = x * 0x1.45f306dc9c883p-1 + round, k = t - round;
-    double r = (x - k * 0x1.921fb544p0) - k * 0x1.0b4611a626331p-34, z = r * r;
-    double s = r + r * z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 + z * (-1.0 / 39916800)))));
-    double c = 1.0 +
-               z * (-0.5 + z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z * (1.0 / 479001600))))));
+    AMP_SIN_WIDE(x)
     uint64_t quarter = amp_f64_bits(t) + turns;
     double v = quarter & 1 ? c : s;
     return amp_bits_f64(amp_f64_bits(v) ^ ((quarter & 2) << 62));
+}
+AMP_FN double amp_tan_wide(double x) {
+    AMP_SIN_WIDE(x)
+    bool odd = amp_f64_bits(t) & 1;
+    return (odd ? -c : s) / (odd ? s : c);
 }
 
 /* The remainder of a / b with a's sign, exact for float32 numbers whose quotient is below 2^28: then the quotient's rounding cannot reach
@@ -175,6 +243,49 @@ AMP_FN double amp_atan2_wide(double y, double x) {
     a = ay > ax ? 1.5707963267948966 - a : a;
     a = x < 0 ? 3.141592653589793 - a : a;
     return copysign(a, y);
+}
+
+/* The inverse of erf for float32 numbers, relative error below 2^-31: x times a minimax polynomial in w = -log(1 - x^2), or in its root
+ * for x near 1. */
+AMP_FN double amp_erfinv_wide(double x) {
+    double w = -amp_log_wide((1.0 - x) * (1.0 + x), 1.0), t = w - 2.5, u = sqrt(w) - 3.0;
+    double near = 0x1.c9c81e3d32853p-31 + t * (0x1.0e8b1b95876c9p-33 + t * -0x1.75045e38ab157p-36);
+    near = 0x1.00f87199172cep-21 + t * (0x1.d66fac2cc622fp-27 + t * (-0x1.74f4495a33f4fp-27 + t * near));
+    near = 0x1.c9b46cd91df43p-13 + t * (-0x1.4f4496f9c2330p-18 + t * (-0x1.caa32f746ee29p-19 + t * near));
+    near = 0x1.f91e89955a57fp-3 + t * (-0x1.11c3c3612a2cbp-8 + t * (-0x1.4863d1009b534p-10 + t * near));
+    double far = -0x1.bbda04a5e9885p-16 + u * (-0x1.62016da85d827p-16 + u * 0x1.ef0fb39d0ad1fp-18);
+    far = -0x1.2752a21bc8a88p-13 + u * (-0x1.348d01d565c5ap-12 + u * (0x1.984ca1d045660p-13 + u * far));
+    far = 0x1.748fb0c512343p-8 + u * (-0x1.d2c5b4ed96493p-9 + u * (0x1.85b650eb19b54p-10 + u * far));
+    far = 0x1.006dca523481bp+0 + u * (0x1.3582ec14d3aa7p-7 + u * (-0x1.f4ed014275aa5p-8 + u * far));
+    double v = x * (w < 5.0 ? 0x1.805c5cfcedef5p+0 + t * near : 0x1.6a9efbd6150f9p+1 + u * far);
+    return fabs(x) == 1.0 ? copysign((double)INFINITY, x) : v;
+}
+
+/* log Gamma and its slope for positive float32 numbers, relative error below 2^-31 but for the slope next to its zero: below 8 by Gamma(x + 8) = x (x + 1) ... (x + 7) Gamma(x),
+ * then Stirling's series. Next to its zeros at 1 and 2 the logarithm is a Taylor polynomial. */
+AMP_FN double amp_lgamma_wide(double x) {
+    bool low = x < 8.0;
+    double p = x * (x + 7.0), product = p * (p + 6.0) * (p + 10.0) * (p + 12.0), z = low ? x + 8.0 : x, i = 1.0 / z, i2 = i * i;
+    double series = i * (1.0 / 12 + i2 * (-1.0 / 360 + i2 * (1.0 / 1260 + i2 * (-1.0 / 1680 + i2 * (1.0 / 1188)))));
+    double v = (z - 0.5) * amp_log_wide(z, 1.0) - z + 0.9189385332046728 + series;
+    v -= low ? amp_log_wide(product, 1.0) : 0.0;
+    double e = x - 1.0, f = x - 2.0;
+    double one = e *
+                 (-0.5772156649015329 +
+                  e * (0.8224670334241132 + e * (-0.40068563438653143 + e * (0.27058080842778454 + e * -0.20738555102867398))));
+    double two = f * (0.4227843350984671 +
+                      f * (0.3224670334241132 +
+                           f * (-0.06735230105319810 + f * (0.020580808427784548 + f * -0.0073855510286739857))));
+    v = fabs(e) < 0x1p-8 ? one : v;
+    return fabs(f) < 0x1p-8 ? two : v;
+}
+AMP_FN double amp_digamma_wide(double x) {
+    bool low = x < 8.0;
+    double p = x * (x + 7.0), a = p + 6.0, b = p + 10.0, c = p + 12.0; /* the factors in pairs; their slopes are all p's */
+    double slope = (2.0 * x + 7.0) * ((a + p) * (b * c) + (p * a) * (b + c)), steps = low ? slope / (p * a * (b * c)) : 0.0;
+    double z = low ? x + 8.0 : x, i = 1.0 / z, i2 = i * i;
+    double series = i2 * (1.0 / 12 + i2 * (-1.0 / 120 + i2 * (1.0 / 252 + i2 * (-1.0 / 240 + i2 * (1.0 / 132)))));
+    return amp_log_wide(z, 1.0) - 0.5 * i - series - steps;
 }
 
 /* The inverse of erf: a closed first guess, then Halley steps, each of which triples the right digits. Near 1 the residual is formed from

@@ -23,7 +23,7 @@ AMP_FN REAL R(hardsigmoid)(REAL x) {
 }
 AMP_FN REAL R(threshold)(REAL x, REAL limit, REAL value) { return x <= limit ? value : x; }
 AMP_FN REAL R(hardshrink)(REAL x, REAL lambda) { return x >= -lambda && x <= lambda ? 0 : x; }
-AMP_FN REAL R(softshrink)(REAL x, REAL lambda) { return x > lambda ? x - lambda : x < -lambda ? x + lambda : x * 0; }
+AMP_FN REAL R(softshrink)(REAL x, REAL lambda) { return x > lambda ? x - lambda : x < -lambda ? x + lambda : x != x ? x : 0; }
 AMP_FN REAL R(softsign)(REAL x) { return x / (1 + M(fabs)(x)); }
 AMP_FN REAL R(prelu)(REAL x, REAL slope) { return x > 0 ? x : x * slope; }
 
@@ -102,3 +102,5 @@ AMP_FN REAL R(hardswish_grad)(REAL g, REAL x) {
     v = x >= 3 ? g : v;
     return x <= -3 ? 0 : v;
 }
+/* g beyond lambda of either sign; NaN counts as small. */
+AMP_FN REAL R(shrink_grad)(REAL g, REAL x, REAL lambda) { return M(fabs)(x) > lambda ? g : 0; }

@@ -119,6 +119,7 @@ static const CastFn direct[AMP_DTYPE_COUNT][AMP_DTYPE_COUNT] = {
 
 static CastFn one_step(int src, int dst) {
     CastFn fn = amp_cast_vector(src, dst);
+    if (!fn) fn = amp_cast_wide(src, dst);
     return fn ? fn : direct[src][dst];
 }
 
@@ -167,11 +168,12 @@ typedef struct Bytes16 {
     { \
         T v; \
         memcpy(&v, src, sizeof v); \
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * (int64_t)sizeof v, &v, sizeof v); \
+        for (int64_t i = 0; i < first; i++) memcpy(dst + i * (int64_t)sizeof v, &v, sizeof v); \
         break; \
     }
-/* One element to n dense places. */
+/* One element to n dense places: the beginning by elements, the rest in copies of it, which take the widest stores there are. */
 static void spread(size_t item, const char *src, char *dst, int64_t n) {
+    const int64_t block = 2048 / (int64_t)item, first = item > 1 && n > block ? block : n;
     switch (item) {
     case 1: memset(dst, *src, (size_t)n); break;
     case 2: SPREAD(uint16_t)
@@ -179,6 +181,8 @@ static void spread(size_t item, const char *src, char *dst, int64_t n) {
     case 8: SPREAD(uint64_t)
     default: SPREAD(Bytes16)
     }
+    for (int64_t i = first; i < n; i += first)
+        memcpy(dst + i * (int64_t)item, dst, (size_t)((n - i < first ? n - i : first) * (int64_t)item));
 }
 
 #define REVERSE(T) \

@@ -18,6 +18,7 @@ int amp_compute_dtype(int dtype);
 
 /* The vector version of one conversion at the level in use, or NULL. cast_x86.c */
 CastFn amp_cast_vector(int src_dtype, int dst_dtype);
+CastFn amp_cast_wide(int src_dtype, int dst_dtype); /* cast_wide.c */
 /* The same, and plain copies, with stores that go around the caches, for outputs that would not stay in them anyway. The same bits. The
  * runs must not overlap. */
 CastFn amp_cast_stream(int src_dtype, int dst_dtype);

@@ -230,13 +230,53 @@ static void set_params(Params *p, const Call *call) {
     p->c = (AmpComplex){p->f[0], call->nnum > 0 && call->num[0].kind == NUMBER_COMPLEX ? call->num[0].imag : 0};
 }
 
-/* Runs kernel `id` on the format in which `dtype` is computed. */
-static Status apply(int id, int dtype, int out_is_bool, int nin, const View *const *in, View *out, const Params *params) {
+/* True if the integer fits the format: converting it there changes nothing. */
+static bool fits_integer(int64_t value, int dtype) {
+    int64_t back;
+    char narrow[AMP_MAX_ITEM];
+    amp_convert(AMP_INT64, (const char *)&value, 0, dtype, narrow, 0, 1);
+    amp_convert(dtype, narrow, 0, AMP_INT64, (char *)&back, 0, 1);
+    return back == value;
+}
+
+/* The kernel on the inputs' own integer format, or NULL. One-value inputs of another format count if their value fits. */
+static Kernel integer_kernel(int id, int out_is_bool, int nin, const View *const *in, const View *out, const Params *params) {
+    const int dtype = in[nin > 1 && is_single(in[0])]->dtype;
+    if (amp_compute_dtype(dtype) != AMP_INT64 || (!out_is_bool && out->dtype != dtype)) return NULL;
+    Kernel kernel = amp_kernel_integer(id, dtype);
+    for (int k = 0; kernel && k < 2; k++)
+        if (params->i[k] != 0 && !fits_integer(params->i[k], dtype)) return NULL;
+    for (int v = 0; kernel && v < nin; v++) {
+        int64_t value;
+        if (in[v]->dtype == dtype) continue;
+        if (!is_single(in[v]) || amp_compute_dtype(in[v]->dtype) != AMP_INT64 || in[v]->numel == 0) return NULL;
+        amp_convert(in[v]->dtype, in[v]->data, 0, AMP_INT64, (char *)&value, 0, 1);
+        if (!fits_integer(value, dtype)) return NULL;
+    }
+    return kernel;
+}
+
+/* The kernel on a 16-bit format that all operands have, but for FLOAT32 inputs of one value, which go by the parameters; or NULL. */
+static Kernel narrow_kernel(int id, int nin, const View *const *in, const View *out, Params *params) {
+    Kernel kernel = out->dtype == AMP_BFLOAT16 ? amp_kernel_bf16(id) : out->dtype == AMP_FLOAT16 ? amp_kernel_f16(id) : NULL;
+    for (int v = 0; kernel && v < nin; v++) {
+        if (in[v]->dtype == out->dtype) continue;
+        if (in[v]->dtype != AMP_FLOAT32 || in[v]->numel == 0 || !is_single(in[v])) return NULL;
+        params->wide |= 1u << v;
+        memcpy(&params->one[v], in[v]->data, sizeof(float));
+    }
+    return params->wide == (1u << nin) - 1 ? NULL : kernel;
+}
+
+/* Runs kernel `id` on the format in which `dtype` is computed, or on the inputs' own. */
+static Status apply(int id, int dtype, int out_is_bool, int nin, const View *const *in, View *out, Params *params) {
     int compute = amp_compute_dtype(dtype);
+    params->wide = 0;
     ElementLoop loop = {.nin = nin, .params = params};
-    bool narrow = out->dtype == AMP_BFLOAT16;
-    for (int v = 0; v < nin; v++) narrow &= in[v]->dtype == AMP_BFLOAT16;
-    if (narrow && (loop.kernel = amp_kernel_bf16(id))) compute = AMP_BFLOAT16;
+    if (compute == AMP_INT64 && (loop.kernel = integer_kernel(id, out_is_bool, nin, in, out, params)))
+        compute = in[nin > 1 && is_single(in[0])]->dtype;
+    else if (compute == AMP_FLOAT32 && !out_is_bool && (loop.kernel = narrow_kernel(id, nin, in, out, params)))
+        compute = out->dtype;
     else loop.kernel = amp_find_kernel(compute, id);
     if (!loop.kernel) return AMP_BAD_DTYPE;
     loop.type[0] = out_is_bool ? AMP_BOOL : compute;

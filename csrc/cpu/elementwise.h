@@ -11,7 +11,9 @@
 typedef struct Params {
     double f[3]; /* the first numbers of the call; what is absent is 0 */
     int64_t i[3];
-    AmpComplex c;      /* num[0] */
+    AmpComplex c;  /* num[0] */
+    unsigned wide; /* inputs of a kernel on a 16-bit format that are one float32 value, which is in one[] */
+    float one[3];
     int *zero_divisor; /* set to 1 by integer division kernels that met a zero */
 } Params;
 
@@ -38,8 +40,11 @@ Kernel amp_kernel_f32(int id);
 Kernel amp_kernel_f64(int id);
 Kernel amp_kernel_i64(int id);
 Kernel amp_kernel_c128(int id);
-/* The few ops that have a kernel on BFLOAT16 itself; NULL: convert. */
+/* On BOOL, UINT8 ... INT64 themselves; NULL: compute in INT64. The numbers of the call have to fit the type. */
+Kernel amp_kernel_integer(int id, int dtype);
+/* Ops that have a kernel on a 16-bit format itself; NULL: convert. */
 Kernel amp_kernel_bf16(int id);
+Kernel amp_kernel_f16(int id);
 Kernel amp_find_kernel(int compute_dtype, int id);
 Kernel amp_kernel_select(size_t itemsize); /* in[0] bool ? in[1] : in[2], by element size */
 

@@ -1,26 +1,29 @@
-/* bfloat16 kernels that read and write the format itself, for ops that cost less than conversions by strips. Computed in fp32 and rounded
- * once, with the bits of the float kernels. */
+/* bfloat16 kernels that read and write the format itself, at three instruction-set levels. */
 #include "vectorize.h"
 
-#include "../core/numeric_ops.h"
+#include "../core/numeric_narrow.h"
 #include "elementwise.h"
+#include "elementwise_ops.h"
+#include "lanes.h"
 
-#define FEW
-#define T        U16
-#define REAL     float
-#define R(name)  amp_f32_##name
-#define M(name)  name##f
-#define LOAD(x)  amp_bf16_to_f32(x)
-#define STORE(x) amp_f32_to_bf16(x)
+#define T            B16
+#define REAL         float
+#define FORMAT(name) name##_B16
+#define R(name)      amp_f32_##name
+#define M(name)      name##f
+
+#define K(name) name##_baseline
+#define TARGET
+#include "narrow_template.h"
 
 #if defined(__x86_64__)
 #define K(name) name##_avx2
 #define TARGET  __attribute__((target("avx2,f16c")))
-#include "elementwise_template.h"
+#include "narrow_template.h"
 
 #define K(name) name##_avx512
 #define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,prefer-vector-width=512")))
-#include "elementwise_template.h"
+#include "narrow_template.h"
 #endif
 
 Kernel amp_kernel_bf16(int id) {
@@ -29,6 +32,5 @@ Kernel amp_kernel_bf16(int id) {
     if (isa >= ISA_AVX512) return table_avx512[id];
     if (isa >= ISA_AVX2) return table_avx2[id];
 #endif
-    (void)id;
-    return NULL;
+    return table_baseline[id];
 }

@@ -4,6 +4,7 @@
 #include "../core/numeric_gamma.h"
 #include "../core/numeric_ops.h"
 #include "elementwise.h"
+#include "elementwise_ops.h"
 
 #define T        F64
 #define REAL     double

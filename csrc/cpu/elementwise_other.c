@@ -1,4 +1,4 @@
-/* Integer, complex and selecting kernels. Integers of every width, and bool, are computed in 64 bits. */
+/* Complex and selecting kernels, and what of the integers is no vector code: of every width, and bool, computed in 64 bits. */
 #include "vectorize.h"
 
 #include <complex.h>
@@ -44,45 +44,26 @@ static inline uint8_t put_U8(bool v) { return v; }
 /* ---- integers ---- */
 
 #define N0 (params->i[0])
-#define N1 (params->i[1])
 /* clang-format off */
-#define I64_UNARY(X)                                                                                                   \
-    X(abs, amp_i64_abs(x)) X(neg, amp_i64_neg(x)) X(square, amp_i64_mul(x, x)) X(floor, x) X(ceil, x) X(round, x)      \
-    X(trunc, x) X(sign, amp_i64_sign(x)) X(relu, x > 0 ? x : 0) X(nan_to_num, x) X(bitwise_not, ~x)     \
-    X(threshold, x <= N0 ? N1 : x) X(hardtanh, (x < N0 ? N0 : x) > N1 ? N1 : (x < N0 ? N0 : x))
-#define I64_UNARY_VARIANTS(X) X(clamp_low, x < N0 ? N0 : x) X(clamp_high, x > N1 ? N1 : x)
-#define I64_UNARY_TESTS(X) X(isnan, 0) X(isinf, 0) X(isfinite, 1) X(signbit, x < 0) X(logical_not, x == 0)
+#define I64_UNARY(X) X(floor, x) X(ceil, x) X(round, x) X(trunc, x) X(nan_to_num, x)
+#define I64_UNARY_TESTS(X) X(isnan, 0) X(isinf, 0) X(isfinite, 1) X(signbit, x < 0)
 #define I64_BINARY(X)                                                                                                  \
-    X(add, amp_i64_add(x, y)) X(sub, amp_i64_sub(x, y)) X(mul, amp_i64_mul(x, y)) X(pow, amp_i64_pow(x, y))            \
-    X(maximum, x > y ? x : y) X(minimum, x < y ? x : y) X(fmax, x > y ? x : y) X(fmin, x < y ? x : y)                  \
-    X(bitwise_and, x & y) X(bitwise_or, x | y) X(bitwise_xor, x ^ y) X(relu_grad, y > 0 ? x : 0)                       \
-    X(bitwise_left_shift, amp_i64_shift_left(x, y)) X(bitwise_right_shift, amp_i64_shift_right(x, y))                  \
-    X(gcd, amp_i64_gcd(x, y)) X(lcm, amp_i64_lcm(x, y)) X(heaviside, x == 0 ? y : x > 0)
-#define I64_BINARY_VARIANTS(X)                                                                                         \
-    X(add_alpha, amp_i64_add(x, amp_i64_mul(N0, y))) X(sub_alpha, amp_i64_sub(x, amp_i64_mul(N0, y)))
+    X(pow, amp_i64_pow(x, y)) X(gcd, amp_i64_gcd(x, y)) X(lcm, amp_i64_lcm(x, y)) X(heaviside, x == 0 ? y : x > 0)
 /* A zero divisor is reported, and counted as 1 meanwhile. */
 #define I64_DIVISIONS(X) X(div_trunc) X(floor_divide) X(remainder) X(fmod)
-#define TESTS2(X)                                                                                                      \
-    X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
-    X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 /* clang-format on */
 
 #define VALUE1(name, expr) KERNEL1(name##_i64, I64, int64_t, I64, expr)
 #define TEST1(name, expr)  KERNEL1(name##_i64, I64, int64_t, U8, expr)
 #define VALUE2(name, expr) KERNEL2(name##_i64, I64, int64_t, I64, expr)
-#define TEST2(name, expr)  KERNEL2(name##_i64, I64, int64_t, U8, expr)
 #define DIVISION(name) \
     KERNEL2(name##_i64, I64, int64_t, I64, \
             amp_i64_##name(x, y ? y : (__atomic_store_n(params->zero_divisor, 1, __ATOMIC_RELAXED), 1)))
 /* clang-format off */
 I64_UNARY(VALUE1)
-I64_UNARY_VARIANTS(VALUE1)
 I64_UNARY_TESTS(TEST1)
-KERNEL1(clamp_i64, I64, int64_t, I64, (x < N0 ? N0 : x) > N1 ? N1 : (x < N0 ? N0 : x))
 I64_BINARY(VALUE2)
-I64_BINARY_VARIANTS(VALUE2)
 I64_DIVISIONS(DIVISION)
-TESTS2(TEST2)
 /* clang-format on */
 
 static void addcmul_i64(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {
@@ -92,17 +73,17 @@ static void addcmul_i64(const char *const *in, char *out, int64_t n, unsigned sc
     for (int64_t i = 0; i < n; i++) o[i] = amp_i64_add(a[i * sa], amp_i64_mul(N0, amp_i64_mul(b[i * sb], c[i * sc])));
 }
 
-#define OP_ENTRY(name, ...)       [OP_##name] = name##_i64,
-#define VARIANT_ENTRY(name, expr) [KERNEL_##name] = name##_i64,
+#define OP_ENTRY(name, ...) [OP_##name] = name##_i64,
 /* clang-format off */
 static const Kernel table_i64[KERNEL_COUNT] = {
-    I64_UNARY(OP_ENTRY) I64_UNARY_TESTS(OP_ENTRY) I64_BINARY(OP_ENTRY) I64_DIVISIONS(OP_ENTRY) TESTS2(OP_ENTRY)
-    I64_UNARY_VARIANTS(VARIANT_ENTRY) I64_BINARY_VARIANTS(VARIANT_ENTRY)
-    [OP_clamp] = clamp_i64, [OP_addcmul] = addcmul_i64,
+    I64_UNARY(OP_ENTRY) I64_UNARY_TESTS(OP_ENTRY) I64_BINARY(OP_ENTRY) I64_DIVISIONS(OP_ENTRY) [OP_addcmul] = addcmul_i64,
 };
 /* clang-format on */
 
-Kernel amp_kernel_i64(int id) { return table_i64[id]; }
+Kernel amp_kernel_i64(int id) {
+    Kernel kernel = amp_kernel_integer(id, AMP_INT64);
+    return kernel ? kernel : table_i64[id];
+}
 
 /* ---- complex numbers: arithmetic, functions and equality ---- */
 
@@ -156,7 +137,6 @@ C128_BINARY_TESTS(CTEST2)
 /* clang-format on */
 
 #undef OP_ENTRY
-#undef VARIANT_ENTRY
 #define OP_ENTRY(name, ...)       [OP_##name] = name##_c128,
 #define VARIANT_ENTRY(name, expr) [KERNEL_##name] = name##_c128,
 /* clang-format off */

@@ -1,87 +1,44 @@
 /* Real-number kernels for one type and one instruction set. Needs
  *   T (stored type), REAL (its value type), LOAD(x) and STORE(x) from T to REAL and back, R(name) scalar meaning, M(name) C library,
- *   K(name) kernel name, TARGET function attribute. With FEW only what costs less than the conversions is made.
+ *   K(name) kernel name, TARGET function attribute.
  * Every instruction set compiles the same expressions, without contraction, and so gives the same bits. */
 
 /* clang-format off */
-#define CHEAP_GRADS(X)                                                                                                 \
-    X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
-    X(hardswish_grad, R(hardswish_grad)(x, y)) X(huber_grad, R(huber_grad)(x, y, n0, n1))
-#ifdef FEW
 #define UNARY_OPS(X)                                                                                                   \
-    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
-    X(relu, R(relu)(x))                                                                                                \
-    X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(hardswish, R(hardswish)(x))
-#define UNARY_VARIANTS(X)                                                                                              \
-    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x) X(reciprocal_square, 1 / (x * x))
-#define UNARY_TESTS(X)
-#define UNARY_RANGED(X)
-#define BINARY_RANGED(X)
-#define BINARY_OPS(X)                                                                                                  \
-    X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
-    X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) \
-    CHEAP_GRADS(X)
-#define BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
-#define BINARY_TESTS(X)
-#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(lerp, R(lerp)(x, y, z))
-#else
-#define UNARY_OPS(X)                                                                                                   \
-    X(abs, M(fabs)(x)) X(neg, -x) X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)   \
-    X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
-    X(sign, R(sign)(x)) X(relu, R(relu)(x)) X(round_to_tf32, R(round_to_tf32)(x))                                      \
+    LIGHT_UNARY(X) X(abs, M(fabs)(x)) X(neg, -x) X(round_to_tf32, R(round_to_tf32)(x))                                 \
     X(exp, R(exp)(x)) X(exp2, R(exp2)(x)) X(expm1, R(expm1)(x)) X(log, R(log)(x)) X(log2, R(log2)(x))                  \
-    X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(tan, R(tan)(x))                  \
-    X(asin, R(asin)(x)) X(acos, R(acos)(x)) X(atan, R(atan)(x)) X(sinh, R(sinh)(x)) X(cosh, R(cosh)(x))                \
-    X(asinh, R(asinh)(x)) X(acosh, R(acosh)(x)) X(atanh, R(atanh)(x)) X(tanh, R(tanh)(x)) X(sigmoid, R(sigmoid)(x))    \
-    X(erf, R(erf)(x)) X(erfc, R(erfc)(x)) X(erfinv, R(erfinv)(x)) X(gelu, R(gelu)(x)) X(silu, R(silu)(x))              \
-    X(logsigmoid, R(logsigmoid)(x)) X(nan_to_num, R(nan_to_num)(x, n0, n1, n2))                                        \
-    X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(leaky_relu, R(leaky_relu)(x, n0)) X(elu, R(elu)(x, n0))         \
-    X(softplus, R(softplus)(x, n0, n1)) X(lgamma, amp_lgamma((double)x)) X(digamma, amp_digamma((double)x))            \
+    X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(asin, R(asin)(x)) X(acos, R(acos)(x)) X(atan, R(atan)(x))            \
+    X(sinh, R(sinh)(x)) X(cosh, R(cosh)(x)) X(asinh, R(asinh)(x)) X(acosh, R(acosh)(x)) X(atanh, R(atanh)(x))          \
+    X(tanh, R(tanh)(x)) X(sigmoid, R(sigmoid)(x)) X(erf, R(erf)(x)) X(erfc, R(erfc)(x)) X(erfinv, R(erfinv)(x))        \
+    X(gelu, R(gelu)(x)) X(silu, R(silu)(x)) X(logsigmoid, R(logsigmoid)(x)) X(elu, R(elu)(x, n0))                      \
+    X(softplus, R(softplus)(x, n0, n1))                                                                               \
     X(polygamma, amp_polygamma((double)n0, (double)x)) X(i0, amp_bessel_i(0, (double)x)) X(i1, amp_bessel_i(1, (double)x)) \
-    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x))                       \
-    X(mish, R(mish)(x)) X(selu, R(selu)(x)) X(celu, R(celu)(x, n0))                                                    \
-    X(hardtanh, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(hardswish, R(hardswish)(x)) X(hardsigmoid, R(hardsigmoid)(x)) \
-    X(threshold, R(threshold)(x, n0, n1)) X(hardshrink, R(hardshrink)(x, n0)) X(softshrink, R(softshrink)(x, n0))      \
-    X(softsign, R(softsign)(x)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))                         \
-    X(huber_kernel, R(huber_kernel)(x, n0, n1, n2))
+    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x)) X(mish, R(mish)(x)) X(selu, R(selu)(x))    \
+    X(celu, R(celu)(x, n0)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))
 /* Straight-line code for a range, the C library beyond it. */
-#define UNARY_RANGED(X)  X(sin) X(cos)
+#define UNARY_RANGED(X)  X(sin) X(cos) X(tan) X(lgamma) X(digamma)
 #define BINARY_RANGED(X) X(fmod) X(remainder) X(floor_divide) X(atan2)
 #define UNARY_VARIANTS(X)                                                                                              \
-    X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1))                  \
-    X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x)                           \
-    X(reciprocal_square, 1 / (x * x))                                                                                  \
+    LIGHT_UNARY_VARIANTS(X) X(gelu_tanh, R(gelu_tanh)(x)) X(round_up, R(round_up)(x, n1)) X(round_down, R(round_down)(x, n1)) \
     X(logit_clamped, R(logit)(R(clamp_high)(R(clamp_low)(x, n0), 1 - n0)))
 #define UNARY_TESTS(X)                                                                                                 \
     X(isnan, R(isnan)(x)) X(isinf, R(isinf)(x)) X(isfinite, R(isfinite)(x)) X(signbit, M(copysign)(1, x) < 0)          \
     X(logical_not, x == 0)
 
 #define BINARY_OPS(X)                                                                                                  \
-    X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y) X(div_trunc, M(trunc)(x / y))                              \
-    X(pow, M(pow)(x, y)) \
-    X(hypot, M(hypot)(x, y)) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))        \
-    X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(copysign, M(copysign)(x, y)) X(relu_grad, R(relu_grad)(x, y))      \
-    X(tanh_grad, R(tanh_grad)(x, y)) X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(gelu_grad, R(gelu_grad)(x, y))           \
-    X(logaddexp, amp_logaddexp((double)x, (double)y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))              \
-    X(heaviside, x == 0 ? y : (REAL)(x > 0))                                                                           \
+    LIGHT_BINARY(X) X(squared_difference, (x - y) * (x - y)) X(div_trunc, M(trunc)(x / y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))                        \
+    X(copysign, M(copysign)(x, y)) X(gelu_grad, R(gelu_grad)(x, y)) X(heaviside, x == 0 ? y : (REAL)(x > 0))           \
+    X(logaddexp, R(logaddexp)(x, y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))                               \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
-    X(prelu_kernel, R(prelu)(x, y)) X(bce_logits_kernel, R(bce_logits)(x, y)) CHEAP_GRADS(X) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                          \
+    X(bce_logits_kernel, R(bce_logits)(x, y)) X(elu_grad, R(elu_grad)(x, y, w0, w1, w2))                               \
     X(softplus_grad, R(softplus_grad)(x, y, w0, w1))
-#define BINARY_VARIANTS(X)                                                                                             \
-    X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y)) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
+#define BINARY_VARIANTS(X) LIGHT_BINARY_VARIANTS(X) X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y))
 #define BINARY_TESTS(X)                                                                                                \
     X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
-#define TERNARY_OPS(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z)) \
-    X(bce_logits_grad, R(bce_logits_grad)(x, y, z)) X(mse_grad, R(mse_grad)(x, y, z, n0))
-#endif
+#define TERNARY_OPS(X) LIGHT_TERNARY(X) X(bce_logits_grad, R(bce_logits_grad)(x, y, z)) X(mse_grad, R(mse_grad)(x, y, z, n0))
 /* clang-format on */
-
-#define NUMBERS \
-    const double w0 = params->f[0], w1 = params->f[1], w2 = params->f[2]; \
-    const REAL n0 = (REAL)w0, n1 = (REAL)w1, n2 = (REAL)w2; \
-    (void)n0, (void)n1, (void)n2;
 
 #define AS_IT_IS(x) (x)
 #define UNARY_KERNEL(name, OUT, PUT, expr) \
@@ -222,7 +179,6 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 };
 /* clang-format on */
 
-#undef CHEAP_GRADS
 #undef UNARY_OPS
 #undef UNARY_VARIANTS
 #undef UNARY_TESTS
@@ -235,7 +191,6 @@ static const Kernel K(table)[KERNEL_COUNT] = {
 #undef BINARY_VARIANTS
 #undef BINARY_TESTS
 #undef TERNARY_OPS
-#undef NUMBERS
 #undef AS_IT_IS
 #undef UNARY_KERNEL
 #undef BINARY_KERNEL

@@ -14,8 +14,8 @@
 #include "../core/numeric_ops.h"
 #include "cast.h"
 
-/* Rows that span more than NEAR_BYTES are read one at a time: hopping between them would defeat the prefetcher. */
-enum { GRAIN = 16 * 1024, CHUNKS = 128, ROW_GROUP = 256, BATCH = 64, NEAR_BYTES = 512 * 1024 };
+/* Rows that span more than NEAR_BYTES are read a few at a time: hopping between many would defeat the prefetcher. */
+enum { GRAIN = 16 * 1024, CHUNKS = 128, ROW_GROUP = 256, BATCH = 64, NEAR_BYTES = 512 * 1024, FAR_ROWS = 8 };
 
 typedef struct Job {
     const ReducePlan *plan;
@@ -90,6 +90,7 @@ static Accumulator identity(Fold fold, int acc) {
                                                               : fold == FOLD_PROD;
     switch (acc) {
     case AMP_FLOAT32: a.f32 = (float)limit; break;
+    case AMP_INT32: a.i32 = fold == FOLD_MAX ? INT32_MIN : fold == FOLD_MIN ? INT32_MAX : 0; break;
     case AMP_INT64: a.i64 = fold == FOLD_MAX ? INT64_MIN : fold == FOLD_MIN ? INT64_MAX : fold == FOLD_PROD; break;
     case AMP_COMPLEX128: a.c128.re = limit; break;
     default: a.f64 = limit;
@@ -241,8 +242,8 @@ static void finish(const Job *job, const char *base, Accumulator *acc, bool para
 static Accumulator variance(const Job *job, const char *base, bool parallel) {
     double n = (double)job->plan->reduced, free = n - job->correction;
     Job sum = *job;
-    sum.fold = FOLD_SUM;
-    sum.kernel = amp_fold_kernel(FOLD_SUM, job->load);
+    sum.fold = FOLD_SUM_WIDE;
+    sum.kernel = amp_fold_kernel(FOLD_SUM_WIDE, job->load);
     double num[2] = {fold_value(&sum, job->num, base, parallel).f64 / n, 0};
     Accumulator acc = fold_value(job, num, base, parallel);
     acc.f64 /= free > 0 ? free : 0;
@@ -307,8 +308,9 @@ static void fold_rows(const Job *job, const char *x, int64_t n, int64_t count, i
             along = p->kept_in[p->nkept - 1];
     _Alignas(64) char strip[AMP_STRIP * AMP_MAX_ITEM];
     if (p->in_dtype == job->load && along == item) {
-        int64_t at_once = magnitude(step) * count <= NEAR_BYTES ? count : 1;
-        for (int64_t r = 0; r < count; r += at_once) job->kernel.rows(group, x + r * step, n, at_once, step, job->num);
+        int64_t at_once = magnitude(step) * count <= NEAR_BYTES ? count : FAR_ROWS;
+        for (int64_t r = 0; r < count; r += at_once)
+            job->kernel.rows(group, x + r * step, n, count - r < at_once ? count - r : at_once, step, job->num);
         return;
     }
     int64_t fit = (int64_t)sizeof strip / (n * item);
@@ -475,7 +477,7 @@ Status amp_reduce(const Call *call) {
     needs_element = needs_element || job.fold == FOLD_MAX || job.fold == FOLD_MIN;
     job.load = job.fold == FOLD_COUNT || job.fold == FOLD_MAX || job.fold == FOLD_MIN ? amp_compute_dtype(in->dtype)
                                                                                       : load_dtype(in->dtype, out->dtype);
-    if (job.fold == FOLD_SUM && in->dtype == AMP_BFLOAT16 && job.load == AMP_FLOAT32) job.load = AMP_BFLOAT16;
+    if (job.load == amp_compute_dtype(in->dtype) && amp_fold_kernel(job.fold, in->dtype).acc) job.load = in->dtype;
     job.kernel = amp_fold_kernel(job.fold, job.load);
     if (!job.kernel.acc) return AMP_BAD_DTYPE;
     if (out->numel == 0) return AMP_OK;

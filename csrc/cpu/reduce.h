@@ -5,10 +5,11 @@
 #include "../core/numeric.h"
 #include "../core/ops.h"
 
-/* What is accumulated. Values are read as FLOAT32, FLOAT64, INT64 or COMPLEX128; sums and products of either float are kept in
- * float64, which costs nothing beside the memory traffic, loses next to nothing and cannot overflow from float32 squares. */
+/* What is accumulated. Values are read as FLOAT32, FLOAT64, INT64 or COMPLEX128, by some folds in a narrower format of their own; sums
+ * and products of either float are kept in float64, which loses next to nothing and cannot overflow from float32 squares. */
 typedef enum Fold {
     FOLD_SUM,
+    FOLD_SUM_WIDE, /* without a rounding to float32 on the way: for what is then subtracted */
     FOLD_PROD,
     FOLD_MAX,
     FOLD_MIN,
@@ -25,6 +26,7 @@ typedef enum Fold {
 typedef union Accumulator {
     double f64;
     float f32;
+    int32_t i32;
     int64_t i64;
     AmpComplex c128;
 } Accumulator;
@@ -38,7 +40,6 @@ typedef struct FoldKernel {
     RowsFn rows;
     int acc; /* dtype of the accumulator; 0 (bool): no such kernel */
 } FoldKernel;
-/* Values may be read as BFLOAT16 too, for sums. */
 FoldKernel amp_fold_kernel(Fold fold, int load_dtype);
 
 enum { AMP_FOLD_LANES = 16, AMP_FOLD_COLUMNS = 32, AMP_FOLD_BLOCK = 4096 };

@@ -1,18 +1,27 @@
 /* The fold kernels at three instruction-set levels. */
 #include "vectorize.h"
 
+#if !defined(__clang__)
+/* Partial redundancy elimination would do the first lane of a loop once more outside it, and so by itself. */
+#pragma GCC optimize("no-tree-pre")
+#endif
+
 #include "../core/numeric_ops.h"
+#include "lanes.h"
 #include "reduce.h"
 
 typedef struct __attribute__((packed, may_alias)) C128 {
     double re, im;
 } C128;
-typedef U16 B16;
+typedef double __attribute__((vector_size(64))) Double8;
 #define GET AMP_FN
 GET AmpComplex get_C128(const C128 *p) { return (AmpComplex){p->re, p->im}; }
 GET int64_t get_I64(const I64 *p) { return *p; }
-GET float get_F32(const F32 *p) { return *p; }
-GET float get_B16(const B16 *p) { return amp_bits_f32((uint32_t)*p << 16); }
+GET int32_t get_I32(const I32 *p) { return *p; }
+GET uint8_t get_U8(const U8 *p) { return *p; }
+#define get_F32 amp_lane_F32
+#define get_B16 amp_lane_B16
+#define get_H16 amp_lane_H16
 GET double get_F64(const F64 *p) { return *p; }
 GET double square(double x) { return x * x; }
 
@@ -29,24 +38,19 @@ GET double square(double x) { return x * x; }
 
 #if defined(__x86_64__)
 #define K(name) name##_avx2
-#define TARGET  __attribute__((target("avx2")))
+#define TARGET  __attribute__((target("avx2,f16c")))
 #include "reduce_template.h"
 
 #define K(name) name##_avx512
-#define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,prefer-vector-width=512")))
+#define TARGET  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,prefer-vector-width=512")))
 #include "reduce_template.h"
 #endif
 
 FoldKernel amp_fold_kernel(Fold fold, int load_dtype) {
-    int type = load_dtype == AMP_FLOAT32      ? 0
-               : load_dtype == AMP_FLOAT64    ? 1
-               : load_dtype == AMP_INT64      ? 2
-               : load_dtype == AMP_COMPLEX128 ? 3
-                                              : 4;
 #if defined(__x86_64__)
     Isa isa = amp_isa();
-    if (isa >= ISA_AVX512) return table_avx512[type][fold];
-    if (isa >= ISA_AVX2) return table_avx2[type][fold];
+    if (isa >= ISA_AVX512) return table_avx512[load_dtype][fold];
+    if (isa >= ISA_AVX2) return table_avx2[load_dtype][fold];
 #endif
-    return table_baseline[type][fold];
+    return table_baseline[load_dtype][fold];
 }

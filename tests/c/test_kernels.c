@@ -4,6 +4,8 @@
  * transposed, broadcast and misaligned. Values must be within a stated bound of the reference; levels must agree to the bit. */
 #include "kernel_support.h"
 
+#include "../../csrc/core/numeric_ops.h"
+
 static int64_t get_int(const Array *a, int64_t i) {
     int64_t v;
     amp_convert(a->v.dtype, element(a, i), 0, AMP_INT64, (char *)&v, 0, 1);
@@ -165,6 +167,9 @@ F(r_leaky_grad, y > 0 ? x : x * num[0]) F(r_inside_grad, y > num[0] && y < num[1
 F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x * (y > 0 ? num[1] : num[0] * exp(y)))
 F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
 F(r_gelu_grad, x * (0.5 * erfc(-y / sqrt(2)) + y * exp(-y * y / 2) / sqrt(2 * 3.14159265358979323846)))
+F(r_lgamma, lgamma(x)) F(r_digamma, amp_digamma(x)) F(r_erfinv, amp_erfinv(x)) F(r_logaddexp, fmax(x, y) + log1p(exp(-fabs(x - y)))) F(r_glu, x / (1 + exp(-y)))
+F(r_mish, x * tanh(log1p(exp(x)))) F(r_selu, 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x)) F(r_celu, x < 0 ? num[0] * expm1(x / num[0]) : x)
+F(r_shrink_grad, fabs(y) > num[0] ? x : 0) F(r_nan_to_num, isnan(x) ? num[0] : isinf(x) ? x > 0 ? num[1] : num[2] : x) F(r_threshold, x <= num[0] ? num[1] : x)
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
 F(r_squared_difference, (x - y) * (x - y)) F(r_mse_grad, (y - z) * num[0] * x)
 F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))))
@@ -188,14 +193,14 @@ typedef struct Case {
 /* clang-format off */
 static const Case cases[] = {
     {OP_abs, 1, r_abs, -9, 9, 0, {0}, 0, EDGES}, {OP_neg, 1, r_neg, -9, 9, 0, {0}, 0, EDGES}, {OP_square, 1, r_square, -9, 9, .51, {0}, 0, EDGES},
-    {OP_exp, 1, r_exp, -110, 95, .51, {0}, 0, EDGES}, {OP_exp2, 1, r_exp2, -150, 129, .51, {0}, 0, EDGES}, {OP_expm1, 1, r_expm1, -2, 2, .51, {0}, 0, EDGES},
+    {OP_exp, 1, r_exp, -110, 95, .51, {0}, 0, EDGES}, {OP_exp2, 1, r_exp2, -150, 129, 1.3, {0}, 0, EDGES | SINGLE}, {OP_expm1, 1, r_expm1, -2, 2, .51, {0}, 0, EDGES},
     {OP_log, 1, r_log, -.1, 30, .51, {0}, 0, EDGES}, {OP_log2, 1, r_log2, -.1, 30, .51, {0}, 0, EDGES}, {OP_log10, 1, r_log10, -.1, 30, .51, {0}, 0, EDGES},
     {OP_log1p, 1, r_log1p, -1.1, 3, .51, {0}, 0, EDGES}, {OP_sqrt, 1, r_sqrt, -.1, 30, .51, {0}, 0, EDGES}, {OP_rsqrt, 1, r_rsqrt, .001, 30, 1.6, {0}, 0, EDGES},
     {OP_reciprocal, 1, r_reciprocal, -9, 9, .51, {0}, 0, EDGES}, {OP_sin, 1, r_sin, -9, 9, .51, {0}, 0, EDGES}, {OP_cos, 1, r_cos, -9, 9, .51, {0}, 0, EDGES},
-    {OP_tan, 1, r_tan, -1.5, 1.5, 1.5, {0}, 0, EDGES}, {OP_asin, 1, r_asin, -1, 1, 1.5, {0}, 0, EDGES}, {OP_acos, 1, r_acos, -1, 1, 1.5, {0}, 0, EDGES},
-    {OP_atan, 1, r_atan, -9, 9, 1.5, {0}, 0, EDGES}, {OP_sinh, 1, r_sinh, -9, 9, 2, {0}, 0, EDGES}, {OP_cosh, 1, r_cosh, -9, 9, 2, {0}, 0, EDGES},
-    {OP_tanh, 1, r_tanh, -12, 12, .51, {0}, 0, EDGES}, {OP_asinh, 1, r_asinh, -9, 9, 2, {0}, 0, EDGES}, {OP_acosh, 1, r_acosh, 1, 9, 2, {0}, 0, EDGES},
-    {OP_atanh, 1, r_atanh, -1, 1, 2, {0}, 0, EDGES}, {OP_sigmoid, 1, r_sigmoid, -90, 90, 4, {0}, 0, EDGES | SINGLE}, {OP_erf, 1, r_erf, -5, 5, .51, {0}, 0, EDGES},
+    {OP_tan, 1, r_tan, -1.5, 1.5, .51, {0}, 0, EDGES}, {OP_asin, 1, r_asin, -1, 1, .51, {0}, 0, EDGES}, {OP_acos, 1, r_acos, -1, 1, .51, {0}, 0, EDGES},
+    {OP_atan, 1, r_atan, -9, 9, .51, {0}, 0, EDGES}, {OP_sinh, 1, r_sinh, -9, 9, .51, {0}, 0, EDGES}, {OP_cosh, 1, r_cosh, -9, 9, .51, {0}, 0, EDGES},
+    {OP_tanh, 1, r_tanh, -12, 12, .51, {0}, 0, EDGES}, {OP_asinh, 1, r_asinh, -9, 9, .51, {0}, 0, EDGES}, {OP_acosh, 1, r_acosh, 1, 9, .51, {0}, 0, EDGES},
+    {OP_atanh, 1, r_atanh, -1, 1, .51, {0}, 0, EDGES}, {OP_sigmoid, 1, r_sigmoid, -90, 90, 4, {0}, 0, EDGES | SINGLE}, {OP_erf, 1, r_erf, -5, 5, 1.5, {0}, 0, EDGES | SINGLE},
     {OP_erfc, 1, r_erfc, -5, 11, .51, {0}, 0, EDGES}, {OP_floor, 1, r_floor, -9, 9, 0, {0}, 0, EDGES}, {OP_ceil, 1, r_ceil, -9, 9, 0, {0}, 0, EDGES},
     {OP_round, 1, r_round, -9, 9, 0, {0}, 0, EDGES}, {OP_trunc, 1, r_trunc, -9, 9, 0, {0}, 0, EDGES}, {OP_frac, 1, r_frac, -9, 9, 0, {0}, 0, EDGES},
     {OP_sign, 1, r_sign, -9, 9, 0, {0}, 0, EDGES}, {OP_relu, 1, r_relu, -9, 9, 0, {0}, 0, EDGES}, {OP_gelu, 1, r_gelu, -6, 9, 7.5, {0}, 0, EDGES | STEEP | SINGLE},
@@ -205,8 +210,8 @@ static const Case cases[] = {
     {OP_isfinite, 1, r_isfinite, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_signbit, 1, r_signbit, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_logical_not, 1, r_not, -1, 1, 0, {0}, 0, EDGES | TEST},
     {OP_add, 2, r_add, -9, 9, .51, {1}, 1, EDGES}, {OP_sub, 2, r_sub, -9, 9, .51, {1}, 1, EDGES}, {OP_add, 2, r_add, 1, 9, 1.1, {.375}, 1, 0},
     {OP_rsub, 2, r_rsub, -9, 9, .51, {1}, 1, 0}, {OP_mul, 2, r_mul, -9, 9, .51, {0}, 0, EDGES}, {OP_div, 2, r_div, -9, 9, .51, {0}, 0, EDGES},
-    {OP_remainder, 2, r_remainder, -9, 9, .51, {0}, 0, 0}, {OP_fmod, 2, r_fmod, -9, 9, .51, {0}, 0, EDGES}, {OP_pow, 2, r_pow, .1, 5, 1, {0}, 0, 0},
-    {OP_atan2, 2, r_atan2, -9, 9, 1.5, {0}, 0, EDGES}, {OP_atan2, 2, r_atan2, -9, 9, .51, {0}, 0, 0}, {OP_hypot, 2, r_hypot, -9, 9, 1.1, {0}, 0, EDGES}, {OP_maximum, 2, r_maximum, -9, 9, 0, {0}, 0, EDGES},
+    {OP_remainder, 2, r_remainder, -9, 9, .51, {0}, 0, 0}, {OP_fmod, 2, r_fmod, -9, 9, .51, {0}, 0, EDGES}, {OP_pow, 2, r_pow, .1, 5, .51, {0}, 0, 0}, {OP_pow, 2, r_pow, -4, 4, .51, {0}, 0, EDGES},
+    {OP_atan2, 2, r_atan2, -9, 9, 1.5, {0}, 0, EDGES}, {OP_atan2, 2, r_atan2, -9, 9, .51, {0}, 0, 0}, {OP_hypot, 2, r_hypot, -9, 9, .51, {0}, 0, EDGES}, {OP_maximum, 2, r_maximum, -9, 9, 0, {0}, 0, EDGES},
     {OP_minimum, 2, r_minimum, -9, 9, 0, {0}, 0, EDGES}, {OP_fmax, 2, r_fmax, -9, 9, 0, {0}, 0, EDGES}, {OP_fmin, 2, r_fmin, -9, 9, 0, {0}, 0, EDGES},
     {OP_copysign, 2, r_copysign, -9, 9, 0, {0}, 0, EDGES}, {OP_eq, 2, r_eq, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_ne, 2, r_ne, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_lt, 2, r_lt, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_le, 2, r_le, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_gt, 2, r_gt, -2, 2, 0, {0}, 0, EDGES | TEST},
@@ -218,12 +223,16 @@ static const Case cases[] = {
     {OP_fmod, 2, r_fmod, -9e4, 9e4, 0, {0}, 0, 0}, {OP_huber_kernel, 1, r_huber, -9, 9, 1.51, {2, .25, 1}, 3, 0}, {OP_huber_grad, 2, r_huber_grad, -9, 9, 1.1, {2, .25}, 2, 0},
     {OP_bce_logits_kernel, 2, r_bce, 0, 1, .51, {0}, 0, 0}, {OP_bce_logits_grad, 3, r_bce_grad, 3, 9, 12, {0}, 0, STEEP},
     {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
-    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, .51, {1.5, 2, 1}, 3, 0},
+    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, 2, {1.5, 2, 1}, 3, SINGLE},
     {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},
     {OP_pow, 2, r_power, -9, 9, 0, {0}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 0, {1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, .51, {2}, 1, EDGES},
     {OP_pow, 2, r_power, -9, 9, 1.51, {3}, 1, 0}, {OP_pow, 2, r_power, -9, 9, .51, {-1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 1.51, {-2}, 1, 0},
     {OP_pow, 2, r_power, .01, 9, .51, {.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1.6, {-.5}, 1, 0}, {OP_pow, 2, r_power, .01, 9, 1, {1.5}, 1, 0},
     {OP_squared_difference, 2, r_squared_difference, 0, 9, 2.6, {0}, 0, STEEP}, {OP_mse_grad, 3, r_mse_grad, 1, 9, 2.1, {.375}, 1, STEEP},
+    {OP_lgamma, 1, r_lgamma, .001, 40, .51, {0}, 0, 0}, {OP_lgamma, 1, r_lgamma, -9, 9, 1.1, {0}, 0, EDGES | STEEP}, {OP_digamma, 1, r_digamma, 2, 40, .51, {0}, 0, 0},
+    {OP_erfinv, 1, r_erfinv, -1, 1, .51, {0}, 0, 0}, {OP_logaddexp, 2, r_logaddexp, -30, 30, .51, {0}, 0, STEEP}, {OP_glu, 2, r_glu, -9, 9, 5, {0}, 0, SINGLE},
+    {OP_mish, 1, r_mish, -20, 9, .51, {0}, 0, 0}, {OP_selu, 1, r_selu, -9, 9, .51, {0}, 0, 0}, {OP_celu, 1, r_celu, -9, 9, .51, {1.5}, 1, 0},
+    {OP_shrink_grad, 2, r_shrink_grad, -2, 2, 0, {.5}, 1, EDGES}, {OP_nan_to_num, 1, r_nan_to_num, -2, 2, 0, {7, 8, -8}, 3, EDGES}, {OP_threshold, 1, r_threshold, -2, 2, 0, {.25, .5}, 2, 0},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},
 };
 /* clang-format on */

@@ -119,6 +119,9 @@ void f_clamp(Back *b) {
 
 void f_softplus(Back *b) { fast_numbers(b, OP_softplus_grad, ARG(1), ARG(2), (Arg){0}); }
 
+/* logsigmoid(x) is -softplus(-x). */
+void f_logsigmoid(Back *b) { fast_numbers(b, OP_softplus_grad, arg_float(-1.0), arg_float((double)INFINITY), (Arg){0}); }
+
 void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).num.f))); }
 
 /* NaN counts as small, as in d_hardtanh. */
@@ -127,6 +130,8 @@ static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1k(b, OP_gt,
 void d_hardshrink(Back *b) { shrink(b); }
 
 void d_softshrink(Back *b) { shrink(b); }
+
+void f_shrink(Back *b) { fast_numbers(b, OP_shrink_grad, ARG(1), (Arg){0}, (Arg){0}); }
 
 /* 1 / (1 + |x|)^2 */
 void d_softsign(Back *b) { GRAD(0, divide(b, wide(b, b->g), square(b, plus(b, op1(b, OP_abs, wide(b, IN(0))), 1.0)))); }
