@@ -218,6 +218,39 @@ def test_gradients_of_cast_weights_are_values_of_the_16_bit_type(device, dtype):
         assert torch.equal(layer.weight.grad, both + plain + plain)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_cast_inputs_are_values_of_the_16_bit_type(dtype):
+    """As those of weights, with more than two dimensions too."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 33, requires_grad=True)
+    layers = [nn.Linear(33, 21), nn.Linear(33, 21)]
+    g = torch.randn(3, 5, 21).to(dtype)
+    seen = []
+
+    def step(look=None, uses=1, **how):
+        x.grad = None
+        with torch.autocast("cpu", dtype=dtype):
+            narrow = x if look is None else x.to(dtype)
+            if look is not None:
+                look(narrow)
+            y = layers[0](narrow)
+            for layer in layers[1:uses]:
+                y = y + layer(narrow)
+        y.backward(g, **how)
+        return x.grad.detach().clone()
+
+    plain = step()
+    assert plain.dtype == torch.float32 and torch.equal(plain, plain.to(dtype).float())
+    want = g.double().numpy() @ layers[0].weight.detach().to(dtype).double().numpy()
+    close(plain.to(dtype), want, float(plain.abs().max()))
+    assert torch.equal(plain, step(lambda narrow: None)) and torch.equal(plain, step(create_graph=True))
+    assert torch.equal(plain, step(lambda narrow: narrow.register_hook(lambda g: seen.append(g.dtype)))) and seen == [dtype]
+    assert torch.equal(plain, step(lambda narrow: seen.append(narrow) or narrow.retain_grad()))
+    assert seen[-1].grad.dtype == dtype and torch.equal(seen[-1].grad.float(), plain)
+    both = step(uses=2)
+    assert torch.equal(both, both.to(dtype).float()) and torch.equal(both, step(uses=2, create_graph=True))
+
+
 def test_gradients_of_casts_arrive_in_the_order_of_the_arguments():
     def order(f, *shapes):
         seen, tensors = [], [torch.ones(shape, requires_grad=True) for shape in shapes]

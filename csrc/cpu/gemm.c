@@ -1,37 +1,47 @@
 /* The gemm slot: choice of the path, blocking, threads, epilogue.
  *
- * Blocks. The result is cut into blocks of BLOCK_M x BLOCK_N, the inner dimension into BLOCK_K; each block is cut into tiles, which are
- * what threads take, and a tile into what the micro-kernel holds in registers:
+ * The result is cut into blocks of rows and columns, the inner dimension into blocks of depth:
  *
- *             BLOCK_N                       b: panels of 1 micro-tile's width, [k][col]
- *          +----+----+----+
- *     B    |    |    |    |  <- tile        a: rows as they are, [row][k], padded so that rows do not meet in one cache set
- *     L    +----+----+----+
- *     K    |    |    |    |
- *     _M   +----+----+----+
+ *              block_n
+ *        +----+----+----+----+       b: panels of one micro-tile's width, [k][col]
+ * block_m|    |    |    |    |       a: rows as they are if they are of the compute type and do not meet in one cache set; otherwise
+ *        +----+----+----+----+          a copy, [step of k][row][k], rows an odd number of lines apart
+ *        |    | t  |    |    |       t: a tile, what a thread takes: strips (of micro-tiles) by panels
+ *        +----+----+----+----+
  *
- * Each round over k: all threads copy (widen, round, transpose) the operands' blocks to the caller's scratch, then all work on tiles.
- * An operand that is small, dense and of the compute type is used where it lies.
+ * All threads pack (widen, round, transpose) a block's operands into the caller's scratch, then all work on tiles. With few rows, b is
+ * not packed so: a tile is one panel by all rows, and its thread packs the panel step by step into memory of its own, while others
+ * multiply.
+ *
+ * Within a tile the depth goes in steps of `step` elements, so that the rows of a, the panel of b and the sums stay in the core's
+ * second-level cache: for each step, for each panel, for each strip, one call of the micro-kernel.
  *
  * What must stay true
  *   - Every element is one chain over k in order (gemm_micro.h), so neither blocks nor threads change its bits.
- *   - alpha, beta * d and the one rounding come after the last k. Until then the sum lies in fp32: in c itself if c is plain fp32 and
- *     nothing else happens to it, otherwise in scratch. So d may be c.
+ *   - alpha, beta * d and the one rounding come after the last k. Until then the sum lies in fp32, in memory of its own: with the
+ *     tile's thread, or with the caller if there are several blocks of depth. So d may be c.
  *   - Vectors read and write whole columns of a panel only in scratch; beyond the edges of operands nothing is touched. */
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "gemm.h"
 
 enum {
-    BLOCK_M = 1024,
-    BLOCK_N = 2048,
-    BLOCK_K = 512,
+    STEP_BYTES = 2048,      /* of a row of a in one call of the micro-kernel */
+    BLOCK_BYTES = 8192,     /* of a row of a per block of depth */
+    PACKED_BYTES = 8 << 20, /* of an operand's block, which lies in the cache that the cores share */
+    BLOCK_M = 2048,         /* rows whose sums are kept, if there are several blocks of depth */
+    PACK_ROWS = 64,         /* of a, per unit of packing: whole cache lines, if it is turned */
     TILE_M = 112,
-    TILE_N = 256,
-    ROW_PAD = 16,        /* elements between packed rows of a: an odd number of lines apart, never a power of two */
-    IN_PLACE = 64 * 1024 /* elements of an operand that is worth no copy */
+    TILE_PANELS = 16,
+    ROW_PAD = 64,         /* bytes between packed rows of a: an odd number of lines apart, never a power of two */
+    ALONE_M = 1036,       /* few rows: each thread packs its own panels, */
+    ALONE_PANELS = 4,     /* if every thread has so many */
+    IN_PLACE = 64 * 1024, /* elements of an operand that is worth no copy */
+    TILES_PER_THREAD = 8  /* at least, to keep all busy to the end */
 };
 static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins */
+static const double TILE_FLOPS = 1e5;   /* below, taking a tile costs too much beside its work */
 
 typedef struct Gemm {
     const Product *p;
@@ -42,17 +52,35 @@ typedef struct Gemm {
     int64_t batch;
     int64_t width; /* of a panel of b */
     bool a_in_place, b_in_place;
-    bool direct;    /* c itself holds the sum and needs no epilogue */
-    Source a, b, d; /* of this batch */
-    char *packed_a, *packed_b, *sum;
+    bool b_alone;         /* tiles have all rows, so that each packs what it needs of b */
+    bool direct;          /* c can hold the sum and needs no epilogue */
+    Source a, b, d;       /* of this batch */
     int64_t a_row, a_col; /* elements: how a is read now */
+    int64_t step, block_m, block_n, block_k;
+    char *packed_a, *packed_b, *sums, *own; /* own: the caller's sums of a tile, as every thread has them */
+    int64_t slot;                           /* bytes of the sums of a micro-tile */
+    pthread_t caller;
+    atomic_int status;
     /* the block under work; k0 and k count as depth does */
     int64_t m0, m, n0, n, k0, k;
-    int64_t tile_m, tiles_m, tiles_n;
-    bool last; /* k */
+    int64_t packed_m0, packed_n0, packed_k0; /* what lies in the copies */
+    int64_t units_a, units_b;
+    int64_t strips, strip, panels, tiles_m, tiles_n;
 } Gemm;
 
+/* A tile, and the step of its depth under work. */
+typedef struct Tile {
+    int64_t strip, strips, panel, panels; /* the first, and how many */
+    int64_t k0, k;                        /* from the start of the block */
+    const char *a;                        /* its rows from k0 on */
+    const char *b, *next;                 /* the panel under work from k0 on; the one after it, NULL: nothing to ask for */
+    int64_t b_row;
+    char *sums;
+    int64_t sums_row; /* slots per strip */
+} Tile;
+
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const MicroSet *gemm_micro_set(bool fp64, bool pairs) {
@@ -70,9 +98,9 @@ static Source source_of(const Matrix *x, int64_t batch, InputRounding rounding) 
     return (Source){gemm_at(x, batch, 0, 0), x->row * size, x->col * size, x->dtype, rounding};
 }
 
-/* How many elements of k, in the operands, the block's depth stands for. */
-static int64_t elements_of_k(const Gemm *g) { return g->pairs ? min64(2 * g->k, g->p->k - 2 * g->k0) : g->k; }
-static int64_t first_k(const Gemm *g) { return g->pairs ? 2 * g->k0 : g->k0; }
+/* Where depth k0 lies in the operands, and how many elements of k `k` stands for there. */
+static int64_t first_k(const Gemm *g, int64_t k0) { return g->pairs ? 2 * k0 : k0; }
+static int64_t elements_of_k(const Gemm *g, int64_t k0, int64_t k) { return g->pairs ? min64(2 * k, g->p->k - 2 * k0) : k; }
 
 static Source part(const Source *x, int64_t row, int64_t col) {
     Source s = *x;
@@ -82,35 +110,39 @@ static Source part(const Source *x, int64_t row, int64_t col) {
 
 /* ------------------------------------------------------------------ packing */
 
-/* One panel of b: k rows of `width`, the columns beyond the matrix are zero up to a whole vector. */
-static void pack_panel(const Gemm *g, int64_t panel) {
+/* Steps [k0, k0 + k) of one panel of b: rows of `width`, the columns beyond the matrix are zero up to a whole vector. */
+static void pack_panel(const Gemm *g, int64_t panel, int64_t k0, int64_t k, char *dst) {
     const int64_t col = panel * g->width, cols = min64(g->width, g->n - col);
-    char *dst = g->packed_b + panel * g->width * BLOCK_K * g->size;
-    const Source src = part(&g->b, first_k(g), g->n0 + col);
-    if (g->pairs) gemm_load_pairs_down(dst, g->width, &src, elements_of_k(g), cols);
-    else gemm_load_block(dst, g->width, &src, g->k, cols);
+    const Source src = part(&g->b, first_k(g, g->k0 + k0), g->n0 + col);
+    if (g->pairs) gemm_load_pairs_down(dst, g->width, &src, elements_of_k(g, g->k0 + k0, k), cols);
+    else gemm_load_block(dst, g->width, &src, k, cols);
     const int64_t whole = divide_up(cols, g->micro->lanes) * g->micro->lanes;
     if (whole == cols) return;
-    for (int64_t i = 0; i < g->k; i++) memset(dst + (i * g->width + cols) * g->size, 0, (size_t)((whole - cols) * g->size));
+    for (int64_t i = 0; i < k; i++) memset(dst + (i * g->width + cols) * g->size, 0, (size_t)((whole - cols) * g->size));
 }
 
-enum { PACK_ROWS = 16 }; /* rows of a per unit of packing */
+static const char *rows_of_a(const Gemm *g, int64_t row, int64_t k0) {
+    if (g->a_in_place) return g->a.data + (g->m0 + row) * g->a.row + first_k(g, g->k0 + k0) * g->a.col;
+    return g->packed_a + (k0 / g->step * g->m + row) * g->a_row * g->size;
+}
 
 static void pack_rows(const Gemm *g, int64_t unit) {
-    const int64_t row = unit * PACK_ROWS, rows = min64(PACK_ROWS, g->m - row), pitch = BLOCK_K + ROW_PAD;
-    const Source src = part(&g->a, g->m0 + row, first_k(g));
-    char *dst = g->packed_a + row * pitch * g->size;
-    if (g->pairs) gemm_load_pairs_along(dst, pitch, &src, rows, elements_of_k(g));
-    else gemm_load_block(dst, pitch, &src, rows, g->k);
+    const int64_t row = unit * PACK_ROWS, rows = min64(PACK_ROWS, g->m - row);
+    for (int64_t k0 = 0; k0 < g->k; k0 += g->step) {
+        const int64_t k = min64(g->step, g->k - k0);
+        const Source src = part(&g->a, g->m0 + row, first_k(g, g->k0 + k0));
+        char *dst = g->packed_a + (k0 / g->step * g->m + row) * g->a_row * g->size;
+        if (g->pairs) gemm_load_pairs_along(dst, g->a_row, &src, rows, elements_of_k(g, g->k0 + k0, k));
+        else gemm_load_block(dst, g->a_row, &src, rows, k);
+    }
 }
 
 /* Units: first the panels of b, then groups of rows of a. */
 static void pack_units(void *ctx, int64_t begin, int64_t end) {
     const Gemm *g = ctx;
-    const int64_t panels = g->b_in_place ? 0 : divide_up(g->n, g->width);
     for (int64_t i = begin; i < end; i++) {
-        if (i < panels) pack_panel(g, i);
-        else pack_rows(g, i - panels);
+        if (i < g->units_b) pack_panel(g, i, 0, g->k, g->packed_b + i * g->width * g->k * g->size);
+        else pack_rows(g, i - g->units_b);
     }
 }
 
@@ -138,86 +170,148 @@ static void scale_and_add(const Gemm *g, void *tile_data, int64_t row, int64_t c
     gemm_scale()(tile, rows, (float)p->alpha.f, (float)p->beta.f, d, src.row ? GEMM_MAX_COLS : 0);
 }
 
-/* ------------------------------------------------------------------ tiles */
-
-static const char *panel_of_b(const Gemm *g, int64_t panel, int64_t *row) {
-    const int64_t col = panel * g->width;
-    if (g->b_in_place && col + g->width <= g->n) {
-        *row = g->b.row / g->size;
-        return g->b.data + g->k0 * g->b.row + (g->n0 + col) * g->size;
-    }
-    *row = g->width;
-    return g->packed_b + (g->b_in_place ? 0 : col * BLOCK_K * g->size);
-}
-
-static const char *rows_of_a(const Gemm *g, int64_t row) {
-    if (g->a_in_place) return g->a.data + (g->m0 + row) * g->a.row + first_k(g) * g->a.col;
-    return g->packed_a + row * (BLOCK_K + ROW_PAD) * g->size;
-}
-
-/* Rows [row, row + rows) of the block times one panel of b. */
-static void micro_tile(const Gemm *g, int64_t row, int64_t rows, int64_t panel, const char *b, int64_t b_row) {
-    _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
-    const int64_t col = panel * g->width, cols = min64(g->width, g->n - col), vectors = divide_up(cols, g->micro->lanes);
-    const MicroFn micro = g->micro->fn[rows - 1][vectors - 1];
-    const char *a = rows_of_a(g, row);
-    const bool whole = cols == vectors * g->micro->lanes, add = g->k0 > 0;
+/* c = the sums of a micro-tile. */
+static void finish(const Gemm *g, char *sum, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const Matrix *c = &g->p->c;
-
-    /* Where the sum lies between rounds over k. */
-    char *sum = g->direct ? gemm_at(c, g->batch, g->m0 + row, g->n0 + col)
-                : g->sum  ? g->sum + (row * BLOCK_N + col) * g->size
-                          : NULL;
-    const int64_t sum_row = g->direct ? c->row : BLOCK_N;
-    if (sum && (whole || !g->direct) && (g->direct || !g->last)) {
-        micro(g->k, a, g->a_row, g->a_col, b, b_row, sum, sum_row, add);
-        return;
-    }
-    if (add)
-        for (int64_t i = 0; i < rows; i++)
-            memcpy(tile + i * GEMM_MAX_COLS * g->size, sum + i * sum_row * g->size, (size_t)(cols * g->size));
-    micro(g->k, a, g->a_row, g->a_col, b, b_row, tile, GEMM_MAX_COLS, add);
     if (g->direct) {
         for (int64_t i = 0; i < rows; i++)
-            memcpy(sum + i * sum_row * g->size, tile + i * GEMM_MAX_COLS * g->size, (size_t)(cols * g->size));
+            memcpy(gemm_at(c, g->batch, row + i, col), sum + i * GEMM_MAX_COLS * g->size, (size_t)(cols * g->size));
         return;
     }
-    if (g->p->d.data || g->p->alpha.f != 1) scale_and_add(g, tile, g->m0 + row, g->n0 + col, rows, cols);
-    gemm_store_block(c, g->batch, g->m0 + row, g->n0 + col, tile, GEMM_MAX_COLS, rows, cols);
+    if (g->p->d.data || g->p->alpha.f != 1) scale_and_add(g, sum, row, col, rows, cols);
+    gemm_store_block(c, g->batch, row, col, sum, GEMM_MAX_COLS, rows, cols);
 }
 
-/* Tiles are numbered down the columns, so that neighbours share panels of b. */
-static void work_on_tiles(void *ctx, int64_t begin, int64_t end) {
-    const Gemm *g = ctx;
-    const int64_t panels_per_tile = TILE_N / g->width, panels = divide_up(g->n, g->width);
-    for (int64_t t = begin; t < end; t++) {
-        const int64_t top = t % g->tiles_m * g->tile_m, height = min64(g->tile_m, g->m - top);
-        const int64_t first = t / g->tiles_m * panels_per_tile, past = min64(first + panels_per_tile, panels);
-        const int64_t step = divide_up(height, divide_up(height, g->micro->rows)); /* even heights: no thin last row of tiles */
-        for (int64_t panel = first; panel < past; panel++) {
-            int64_t b_row;
-            const char *b = panel_of_b(g, panel, &b_row);
-            for (int64_t row = 0; row < height; row += step) micro_tile(g, top + row, min64(step, height - row), panel, b, b_row);
+/* ------------------------------------------------------------------ tiles */
+
+/* Where the multiplication finds a panel of b, and what it asks for meanwhile. */
+static void find_panel(const Gemm *g, Tile *t, int64_t panel, char *alone) {
+    const int64_t col = panel * g->width;
+    t->next = NULL;
+    t->b_row = g->width;
+    if (g->b_alone) {
+        pack_panel(g, panel, t->k0, t->k, alone);
+        t->b = alone;
+    } else if (g->b_in_place && col + g->width <= g->n) {
+        t->b_row = g->b.row / g->size;
+        t->b = g->b.data + (g->k0 + t->k0) * g->b.row + (g->n0 + col) * g->size;
+    } else if (g->b_in_place) { /* the last one */
+        t->b = g->packed_b + t->k0 * g->width * g->size;
+    } else {
+        t->b = g->packed_b + (panel * g->k + t->k0) * g->width * g->size;
+        if (panel + 1 < t->panel + t->panels && t->k) t->next = t->b + g->k * g->width * g->size;
+    }
+}
+
+/* The tile's strips times one panel of b. Meanwhile the same steps of the next panel come near, a part with each strip. */
+static void multiply_panel(const Gemm *g, const Tile *t, int64_t panel) {
+    _Alignas(64) char held[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    const int64_t col = panel * g->width, cols = min64(g->width, g->n - col), vectors = divide_up(cols, g->micro->lanes);
+    const bool add = g->k0 + t->k0 > 0, last = g->k0 + t->k0 + t->k == g->depth;
+    const bool straight = !add && last && g->direct && cols == vectors * g->micro->lanes;
+    const bool early = t->next && vectors == 2;
+    const int64_t ahead_step = g->width * g->size / t->strips;
+    const char *ahead = t->next;
+    for (int64_t s = 0; s < t->strips; s++) {
+        const int64_t row = (t->strip + s) * g->strip, rows = min64(g->strip, g->m - row);
+        const char *a = t->a + s * g->strip * g->a_row * g->size;
+        char *sum = straight       ? gemm_at(&g->p->c, g->batch, g->m0 + row, g->n0 + col)
+                    : add || !last ? t->sums + (s * t->sums_row + panel - t->panel) * g->slot
+                                   : held;
+        const int64_t sum_row = straight ? g->p->c.row : GEMM_MAX_COLS;
+        if (early) {
+            g->micro->ahead[rows - 1](t->k, a, g->a_row, g->a_col, t->b, t->b_row, sum, sum_row, add, ahead, ahead_step);
+            ahead += t->k * ahead_step;
+        } else {
+            g->micro->fn[rows - 1][vectors - 1](t->k, a, g->a_row, g->a_col, t->b, t->b_row, sum, sum_row, add);
         }
+        if (last && !straight) finish(g, sum, g->m0 + row, g->n0 + col, rows, cols);
+    }
+}
+
+/* Bytes of one step of a panel that the thread packs for itself. */
+static int64_t panel_bytes(const Gemm *g) { return g->b_alone ? g->step * g->width * g->size : 64; }
+
+/* Bytes of the sums of a tile that a thread keeps. */
+static int64_t sums_bytes(const Gemm *g) {
+    if (g->depth <= g->step || g->sums) return 0;
+    const int64_t strips = min64((g->b_alone ? ALONE_M : TILE_M) / g->micro->rows, divide_up(g->p->m, g->micro->rows));
+    return strips * (g->b_alone ? 1 : min64(TILE_PANELS, divide_up(g->p->n, g->width))) * g->slot;
+}
+
+/* Evenly cut: part i of n things in `parts`. */
+static int64_t cut(int64_t n, int64_t parts, int64_t i) { return n * i / parts; }
+
+/* Tiles are numbered along the rows, so that neighbours share rows of a. */
+static void work_on_tiles(void *ctx, int64_t begin, int64_t end) {
+    Gemm *g = ctx;
+    char *own = pthread_equal(pthread_self(), g->caller) ? g->own : gemm_scratch((size_t)(panel_bytes(g) + sums_bytes(g)));
+    if (!own) {
+        atomic_store(&g->status, AMP_NO_MEMORY);
+        return;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t down = i / g->tiles_n, across = i % g->tiles_n;
+        Tile t = {.strip = cut(g->strips, g->tiles_m, down), .panel = cut(g->panels, g->tiles_n, across)};
+        t.strips = cut(g->strips, g->tiles_m, down + 1) - t.strip;
+        t.panels = cut(g->panels, g->tiles_n, across + 1) - t.panel;
+        t.sums_row = g->sums ? g->panels : t.panels;
+        t.sums = g->sums ? g->sums + (t.strip * g->panels + t.panel) * g->slot : own + panel_bytes(g);
+        do { /* once even if there is no k: the epilogue is due */
+            t.k = min64(g->step, g->k - t.k0);
+            t.a = rows_of_a(g, t.strip * g->strip, t.k0);
+            for (int64_t j = t.panel; j < t.panel + t.panels; j++) {
+                find_panel(g, &t, j, own);
+                multiply_panel(g, &t, j);
+            }
+            t.k0 += g->step;
+        } while (t.k0 < g->k);
     }
 }
 
 /* ------------------------------------------------------------------ blocks */
 
+/* How many tiles: of the size that fits the cache, and smaller where threads would go idle. */
+static void cut_block(Gemm *g, bool serial) {
+    const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    const int64_t threads = serial ? 1 : amp_get_num_threads();
+    const int64_t wanted = threads > 1 ? min64(threads * TILES_PER_THREAD, (int64_t)(flops / TILE_FLOPS)) : 1;
+    g->strips = divide_up(g->m, g->micro->rows);
+    g->strip = divide_up(g->m, g->strips); /* even heights: no thin last strip */
+    g->panels = divide_up(g->n, g->width);
+    if (g->b_alone) {
+        g->tiles_m = 1;
+        g->tiles_n = g->panels;
+        return;
+    }
+    g->tiles_m = divide_up(g->strips, TILE_M / g->micro->rows);
+    g->tiles_n = divide_up(g->panels, TILE_PANELS);
+    while (g->tiles_m * g->tiles_n < wanted && (g->tiles_m < g->strips || g->tiles_n < g->panels)) {
+        const int64_t rows = g->m / g->tiles_m, cols = g->n / g->tiles_n;
+        if (g->tiles_n == g->panels || (g->tiles_m < g->strips && rows > cols)) g->tiles_m++;
+        else g->tiles_n++;
+    }
+}
+
+/* Copies that an earlier block made stay. */
+static void pack_block(Gemm *g, bool serial) {
+    if (!g->k) return;
+    const bool new_a = g->packed_m0 != g->m0 || g->packed_k0 != g->k0, new_b = g->packed_n0 != g->n0 || g->packed_k0 != g->k0;
+    g->units_a = g->a_in_place || !new_a ? 0 : divide_up(g->m, PACK_ROWS);
+    g->units_b = g->b_in_place || g->b_alone || !new_b ? 0 : g->panels;
+    if (g->b_in_place && g->n % g->width)
+        pack_panel(g, g->panels - 1, 0, g->k, g->packed_b); /* only the last panel needs a copy */
+    const int64_t units = g->units_a + g->units_b;
+    amp_parallel_for(units, serial ? units : 1, pack_units, g);
+    g->packed_m0 = g->m0;
+    g->packed_n0 = g->n0;
+    g->packed_k0 = g->k0;
+}
+
 static void run_block(Gemm *g) {
     const bool serial = 2.0 * (double)g->m * (double)g->n * (double)g->k < SERIAL_FLOPS;
-    const int64_t panels = divide_up(g->n, g->width);
-    const int64_t units = g->k ? (g->b_in_place ? 0 : panels) + (g->a_in_place ? 0 : divide_up(g->m, PACK_ROWS)) : 0;
-    if (g->k && g->b_in_place && g->n % g->width) { /* only the last panel needs a copy; it lies first */
-        char *packed = g->packed_b;
-        g->packed_b -= (panels - 1) * g->width * BLOCK_K * g->size;
-        pack_panel(g, panels - 1);
-        g->packed_b = packed;
-    }
-    amp_parallel_for(units, serial ? units : 4, pack_units, g);
-    g->tiles_m = divide_up(g->m, TILE_M);
-    g->tile_m = divide_up(g->m, g->tiles_m);
-    g->tiles_n = divide_up(g->n, TILE_N);
+    cut_block(g, serial);
+    pack_block(g, serial);
     const int64_t tiles = g->tiles_m * g->tiles_n;
     amp_parallel_for(tiles, serial ? tiles : 1, work_on_tiles, g);
 }
@@ -225,19 +319,19 @@ static void run_block(Gemm *g) {
 static void run_batch(Gemm *g, int64_t batch) {
     const Product *p = g->p;
     g->batch = batch;
+    g->packed_k0 = -1;
     g->a = source_of(&p->a, batch, g->a.rounding);
     g->b = source_of(&p->b, batch, g->b.rounding);
     if (p->d.data) g->d = source_of(&p->d, batch, INPUT_IEEE);
-    for (g->m0 = 0; g->m0 < p->m; g->m0 += BLOCK_M) {
-        g->m = min64(BLOCK_M, p->m - g->m0);
-        for (g->n0 = 0; g->n0 < p->n; g->n0 += BLOCK_N) {
-            g->n = min64(BLOCK_N, p->n - g->n0);
+    for (g->m0 = 0; g->m0 < p->m; g->m0 += g->block_m) {
+        g->m = min64(g->block_m, p->m - g->m0);
+        for (g->n0 = 0; g->n0 < p->n; g->n0 += g->block_n) {
+            g->n = min64(g->block_n, p->n - g->n0);
             g->k0 = 0;
-            do { /* once even if there is no k: the epilogue is due */
-                g->k = min64(BLOCK_K, g->depth - g->k0);
-                g->last = g->k0 + g->k == g->depth;
+            do {
+                g->k = min64(g->block_k, g->depth - g->k0);
                 run_block(g);
-                g->k0 += BLOCK_K;
+                g->k0 += g->block_k;
             } while (g->k0 < g->depth);
         }
     }
@@ -250,37 +344,54 @@ static bool aligned(const Matrix *x, int64_t size) { return ((uintptr_t)x->data 
 static void choose_places(Gemm *g) {
     const Product *p = g->p;
     const Matrix *a = &p->a, *b = &p->b, *c = &p->c;
+    const int64_t item = (int64_t)amp_itemsize(a->dtype);
     const bool plain = a->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) && g->a.rounding == INPUT_IEEE;
-    /* Rows of a at a large power of two meet in one cache set. */
-    const bool crowded = a->col == 1 && a->row * g->size % 1024 == 0 && p->k > 64 && p->m > 8;
-    g->a_in_place = plain && aligned(a, g->size) && !crowded && (p->m * p->k <= IN_PLACE || p->n <= g->width);
+    /* Rows of a at a multiple of a page meet in one cache set. */
+    const bool crowded = a->col == 1 && a->row * item % 4096 == 0 && p->k > 64 && p->m > 8;
+    const bool small = p->m * p->k <= IN_PLACE || p->n <= g->width;
     g->b_in_place = plain && aligned(b, g->size) && b->col == 1 && (p->n * p->k <= IN_PLACE || p->m <= g->micro->rows);
+    g->b_alone = !g->b_in_place && p->m <= ALONE_M / g->micro->rows * g->micro->rows &&
+                 p->n >= ALONE_PANELS * g->width * amp_get_num_threads() && p->n * p->k > IN_PLACE;
     g->direct = !p->d.data && p->alpha.f == 1 && !c->via && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) &&
                 c->col == 1 && aligned(c, g->size);
-    if (g->pairs) { /* rows of a are pairs already, if they start on one */
-        g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0 && aligned(a, 4) && a->row % 512 &&
-                        (p->m * p->k <= IN_PLACE || p->n <= g->width);
-        g->a_row = g->a_in_place ? a->row / 2 : BLOCK_K + ROW_PAD;
-        g->a_col = 1;
-        return;
-    }
-    g->a_row = g->a_in_place ? a->row : BLOCK_K + ROW_PAD;
-    g->a_col = g->a_in_place ? a->col : 1;
+    if (g->pairs) g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0; /* pairs lie as such, if rows start on one */
+    else g->a_in_place = plain && (a->col == 1 || small);
+    g->a_in_place = g->a_in_place && aligned(a, g->size) && !crowded;
+    g->a_row = g->a_in_place ? (g->pairs ? a->row / 2 : a->row) : min64(g->step, g->depth) + ROW_PAD / g->size;
+    g->a_col = g->a_in_place && !g->pairs ? a->col : 1;
 }
 
-/* Carves the three buffers out of this thread's scratch. */
+/* Parts of `total`, of one size as nearly as `unit` allows, at most `most`. */
+static int64_t part_size(int64_t total, int64_t most, int64_t unit) {
+    const int64_t parts = divide_up(total, max64(most, unit));
+    return divide_up(divide_up(total, parts), unit) * unit;
+}
+
+static void choose_blocks(Gemm *g) {
+    const Product *p = g->p;
+    g->block_k = BLOCK_BYTES / g->size;
+    const int64_t lines = PACKED_BYTES / (max64(min64(g->depth, g->block_k), 1) * g->size); /* rows or columns of a block */
+    const bool deep = g->depth > g->block_k;                                                /* so that sums are kept */
+    const int64_t most_m = g->a_in_place || g->b_alone ? p->m : lines,
+                  most_n = g->b_in_place || (g->b_alone && !deep) ? p->n : lines;
+    g->block_m = part_size(p->m, deep ? min64(most_m, BLOCK_M) : most_m, g->micro->rows);
+    g->block_n = part_size(p->n, most_n, g->width);
+}
+
+/* Carves the buffers out of this thread's scratch. */
 static Status reserve(Gemm *g) {
     const Product *p = g->p;
-    const int64_t m = min64(BLOCK_M, p->m), n = divide_up(min64(BLOCK_N, p->n), g->width) * g->width;
-    const int64_t a = g->a_in_place ? 0 : m * (BLOCK_K + ROW_PAD);
-    const int64_t b = (g->b_in_place ? g->width : n) * BLOCK_K;
-    const int64_t sum = g->direct || g->depth <= BLOCK_K ? 0 : m * BLOCK_N;
-    const int64_t pad = 64; /* bytes */
-    char *base = gemm_scratch((size_t)((a + b + sum) * g->size + 2 * pad));
+    const int64_t k = min64(g->depth, g->block_k), m = min64(g->block_m, p->m), panels = divide_up(g->block_n, g->width);
+    const int64_t b = g->b_alone ? 0 : (g->b_in_place ? 1 : panels) * g->width * k * g->size;
+    const int64_t a = g->a_in_place ? 0 : divide_up(k, g->step) * m * g->a_row * g->size;
+    g->slot = g->micro->rows * GEMM_MAX_COLS * g->size;
+    const int64_t sums = g->depth > g->block_k ? divide_up(m, g->micro->rows) * panels * g->slot : sums_bytes(g);
+    char *base = gemm_scratch((size_t)(b + divide_up(a, 64) * 64 + panel_bytes(g) + sums));
     if (!base) return AMP_NO_MEMORY;
     g->packed_b = base;
-    g->packed_a = base + b * g->size + pad;
-    g->sum = sum ? base + (a + b) * g->size + 2 * pad : NULL;
+    g->packed_a = base + b;
+    g->own = base + b + divide_up(a, 64) * 64;
+    if (g->depth > g->block_k) g->sums = g->own + panel_bytes(g);
     return AMP_OK;
 }
 
@@ -298,14 +409,18 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
               .micro = gemm_micro_set(fp64, pairs),
               .size = fp64 ? 8 : 4,
               .pairs = pairs,
-              .depth = pairs ? divide_up(p->k, 2) : p->k};
+              .depth = pairs ? divide_up(p->k, 2) : p->k,
+              .caller = pthread_self()};
     g.a.rounding = g.b.rounding = rounding;
     g.width = 2 * g.micro->lanes;
+    g.step = STEP_BYTES / g.size;
+    atomic_init(&g.status, AMP_OK);
     choose_places(&g);
+    choose_blocks(&g);
     status = reserve(&g);
     if (status) return status;
     for (int64_t batch = begin; batch < end; batch++) run_batch(&g, batch);
-    return AMP_OK;
+    return (Status)atomic_load(&g.status);
 }
 
 typedef struct Batches {

@@ -92,11 +92,16 @@ typedef void (*MicroAtFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col
 typedef void (*MicroInFn)(int64_t lines, int64_t line, const void *a, int64_t a_row, int64_t a_col, int64_t a_line, const void *b,
                           int64_t b_row, void *c, int64_t c_row, bool add);
 
+/* MicroFn of two vectors, which also asks for the line at ahead + i * ahead_step (bytes) at its i-th step over k, for a later call. */
+typedef void (*MicroAheadFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,
+                             int64_t c_row, bool add, const void *ahead, int64_t ahead_step);
+
 typedef struct MicroSet {
     int rows, lanes;
     MicroFn fn[GEMM_MAX_ROWS][2]; /* [rows - 1][vectors - 1] */
     MicroAtFn at[GEMM_MAX_ROWS][2];
     MicroInFn in[GEMM_MAX_ROWS][2];
+    MicroAheadFn ahead[GEMM_MAX_ROWS];
 } MicroSet;
 
 extern const MicroSet gemm_portable_f32, gemm_portable_f64;

@@ -16,21 +16,22 @@
  *
  * Each element is one chain over k, and the chain goes on from c if `add`: so the result depends neither on the blocking over k nor on
  * where in which tile the element lies. `a` may have any strides: packed blocks and small operands in place use the same kernel. The
- * rows of `b` follow each other at one distance, or lie wherever `at` says. K may come in lines, `a_line` apart in `a`. The
- * rows of `a` are reached as base, base + stride, base + 2 * stride from one pointer per three rows, which the addressing modes give
- * for free. */
+ * rows of `b` follow each other at one distance, or lie wherever `at` says. K may come in lines, `a_line` apart in `a`. On the way,
+ * memory that a later call reads may be brought near, `ahead_step` bytes per k. The rows of `a` are reached as base, base + stride, base + 2 * stride from one pointer per three rows, which the addressing
+ * modes give for free. */
 #define CONCAT_(a, b)   a##b
 #define CONCAT(a, b)    CONCAT_(a, b)
 #define BODY            CONCAT(body_, FAMILY)
 #define KERNEL(r, v)    CONCAT(kernel_##r##x##v##_, FAMILY)
 #define KERNEL_AT(r, v) CONCAT(kernel_at_##r##x##v##_, FAMILY)
 #define KERNEL_IN(r, v) CONCAT(kernel_in_##r##x##v##_, FAMILY)
+#define KERNEL_AHEAD(r) CONCAT(kernel_ahead_##r##_, FAMILY)
 
 TARGET static inline __attribute__((always_inline)) void BODY(const int rows, const int vectors, int64_t lines, int64_t line,
                                                               const void *a_data, int64_t a_row, int64_t a_col, int64_t a_line,
                                                               const void *b_data, int64_t b_row, const bool placed,
                                                               const int32_t *at, int64_t second, void *c_data, int64_t c_row,
-                                                              bool add) {
+                                                              bool add, const bool early, const char *ahead, int64_t ahead_step) {
     const S *a[(ROWS + 2) / 3], *b = b_data, *const b_base = b_data;
     S *c = c_data;
     V sum[ROWS][2];
@@ -54,6 +55,10 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
 #pragma GCC unroll 2
             for (int j = 0; j < vectors; j++) right[j] = LOAD(b + j * (placed ? second : LANES));
             if (!placed) b += b_row;
+            if (early) {
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += ahead_step;
+            }
 #pragma GCC unroll 16
             for (int i = 0; i < rows; i++) {
                 V left = BROADCAST(a[i / 3][(i % 3) * a_row]);
@@ -76,20 +81,26 @@ TARGET static inline __attribute__((always_inline)) void BODY(const int rows, co
 #define KERNEL_BODY(r, v) \
     TARGET static void KERNEL(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, \
                                     void *c, int64_t c_row, bool add) { \
-        BODY(r, v, 1, k, a, a_row, a_col, 0, b, b_row, false, NULL, 0, c, c_row, add); \
+        BODY(r, v, 1, k, a, a_row, a_col, 0, b, b_row, false, NULL, 0, c, c_row, add, false, NULL, 0); \
     } \
     TARGET static void KERNEL_AT(r, v)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, const int32_t *at, \
                                        int64_t second, void *c, int64_t c_row, bool add) { \
-        BODY(r, v, 1, k, a, a_row, a_col, 0, b, 0, true, at, second, c, c_row, add); \
+        BODY(r, v, 1, k, a, a_row, a_col, 0, b, 0, true, at, second, c, c_row, add, false, NULL, 0); \
     } \
     TARGET static void KERNEL_IN(r, v)(int64_t lines, int64_t line, const void *a, int64_t a_row, int64_t a_col, int64_t a_line, \
                                        const void *b, int64_t b_row, void *c, int64_t c_row, bool add) { \
-        BODY(r, v, lines, line, a, a_row, a_col, a_line, b, b_row, false, NULL, 0, c, c_row, add); \
+        BODY(r, v, lines, line, a, a_row, a_col, a_line, b, b_row, false, NULL, 0, c, c_row, add, false, NULL, 0); \
     }
-#define KERNEL_PAIR(r)     KERNEL_BODY(r, 1) KERNEL_BODY(r, 2)
-#define KERNEL_ENTRY(r)    {KERNEL(r, 1), KERNEL(r, 2)},
-#define KERNEL_AT_ENTRY(r) {KERNEL_AT(r, 1), KERNEL_AT(r, 2)},
-#define KERNEL_IN_ENTRY(r) {KERNEL_IN(r, 1), KERNEL_IN(r, 2)},
+#define KERNEL_EARLY(r) \
+    TARGET static void KERNEL_AHEAD(r)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, \
+                                       void *c, int64_t c_row, bool add, const void *ahead, int64_t ahead_step) { \
+        BODY(r, 2, 1, k, a, a_row, a_col, 0, b, b_row, false, NULL, 0, c, c_row, add, true, ahead, ahead_step); \
+    }
+#define KERNEL_PAIR(r)        KERNEL_BODY(r, 1) KERNEL_BODY(r, 2) KERNEL_EARLY(r)
+#define KERNEL_ENTRY(r)       {KERNEL(r, 1), KERNEL(r, 2)},
+#define KERNEL_AT_ENTRY(r)    {KERNEL_AT(r, 1), KERNEL_AT(r, 2)},
+#define KERNEL_IN_ENTRY(r)    {KERNEL_IN(r, 1), KERNEL_IN(r, 2)},
+#define KERNEL_AHEAD_ENTRY(r) KERNEL_AHEAD(r),
 
 /* No statement ends these lines, which the formatter does not understand. */
 /* clang-format off */
@@ -113,6 +124,11 @@ const MicroSet FAMILY = {
     {KERNEL_IN_ENTRY(1) KERNEL_IN_ENTRY(2) KERNEL_IN_ENTRY(3) KERNEL_IN_ENTRY(4) KERNEL_IN_ENTRY(5) KERNEL_IN_ENTRY(6)
 #if ROWS == 14
      KERNEL_IN_ENTRY(7) KERNEL_IN_ENTRY(8) KERNEL_IN_ENTRY(9) KERNEL_IN_ENTRY(10) KERNEL_IN_ENTRY(11) KERNEL_IN_ENTRY(12) KERNEL_IN_ENTRY(13) KERNEL_IN_ENTRY(14)
+#endif
+    },
+    {KERNEL_AHEAD_ENTRY(1) KERNEL_AHEAD_ENTRY(2) KERNEL_AHEAD_ENTRY(3) KERNEL_AHEAD_ENTRY(4) KERNEL_AHEAD_ENTRY(5) KERNEL_AHEAD_ENTRY(6)
+#if ROWS == 14
+     KERNEL_AHEAD_ENTRY(7) KERNEL_AHEAD_ENTRY(8) KERNEL_AHEAD_ENTRY(9) KERNEL_AHEAD_ENTRY(10) KERNEL_AHEAD_ENTRY(11) KERNEL_AHEAD_ENTRY(12) KERNEL_AHEAD_ENTRY(13) KERNEL_AHEAD_ENTRY(14)
 #endif
     },
 };
@@ -139,3 +155,6 @@ const MicroSet FAMILY = {
 #undef KERNEL_ENTRY
 #undef KERNEL_AT_ENTRY
 #undef KERNEL_IN_ENTRY
+#undef KERNEL_EARLY
+#undef KERNEL_AHEAD
+#undef KERNEL_AHEAD_ENTRY

@@ -1,6 +1,8 @@
 /* Blocks of operands to the layout of the micro-kernels, blocks of results to where they belong, and the memory for both. */
+#define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "gemm.h"
 
@@ -74,8 +76,9 @@ AVX512_INLINE void store_16_registers(char *dst, int64_t dst_row, const __m512i 
     for (int64_t j = 0; j < cols; j++) _mm512_mask_storeu_epi32(dst + j * dst_row, m, _mm512_load_si512(held + j * 64));
 }
 
-/* Bytes: so many rows at once are more streams than the machine follows by itself. */
-enum { AHEAD = 128 };
+/* Bytes: so many rows at once are more streams than the machine follows by itself. They come no nearer than the second-level cache:
+ * rows at a multiple of a page meet in one set of the first. */
+enum { AHEAD = 256 };
 
 AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
     for (int64_t j = 0; j < cols; j += 16) {
@@ -86,7 +89,7 @@ AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, 
             if (rows - i >= 16) {
 #pragma GCC unroll 16
                 for (int l = 0; l < 16; l++) {
-                    _mm_prefetch((const char *)((uintptr_t)(from + l * src_row) + AHEAD), _MM_HINT_T0);
+                    _mm_prefetch((const char *)((uintptr_t)(from + l * src_row) + AHEAD), _MM_HINT_T1);
                     r[l] = _mm512_maskz_loadu_epi32(m, from + l * src_row);
                 }
             } else {
@@ -172,7 +175,7 @@ static inline uint32_t pair_of(const char *low, const char *high) {
     return (uint32_t)h << 16 | l;
 }
 
-/* dst[j] = low[j], high[j]; high NULL: zero. */
+/* dst[j] = low[j], high[j]; high NULL: zero. Strides in bytes. */
 static void zip_any(char *dst, const char *low, const char *high, int64_t cols) {
     for (int64_t j = 0; j < cols; j++) {
         uint32_t pair = pair_of(low + 2 * j, high ? high + 2 * j : NULL);
@@ -187,6 +190,9 @@ static void zip_rows_any(char *dst, int64_t dst_row, const char *src, int64_t sr
 }
 
 #if defined(__x86_64__)
+/* The machine does not foresee rows that lie a page or more apart: they are asked for ROWS_AHEAD earlier. */
+enum { ROWS_AHEAD = 64 };
+
 /* 32 columns at a time: the words of two rows change places into two vectors of pairs. */
 AVX512 static void zip_rows_avx512(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t k, int64_t cols) {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0); /* words of y count from 32 on */
@@ -198,6 +204,9 @@ AVX512 static void zip_rows_avx512(char *dst, int64_t dst_row, const char *src, 
         const char *from = src + 2 * j;
         char *to = dst + 4 * j;
         for (int64_t i = 0; i < k; i += 2, from += 2 * src_row, to += dst_row) {
+            const char *later = (const char *)((uintptr_t)from + (uintptr_t)(ROWS_AHEAD * src_row));
+            _mm_prefetch(later, _MM_HINT_T1);
+            _mm_prefetch((const char *)((uintptr_t)later + (uintptr_t)src_row), _MM_HINT_T1);
             const __m512i x = _mm512_maskz_loadu_epi16(m, from);
             const __m512i y = _mm512_maskz_loadu_epi16(i + 1 < k ? m : 0, i + 1 < k ? from + src_row : from);
             _mm512_mask_storeu_epi32(to, low, _mm512_permutex2var_epi16(x, first, y));
@@ -216,6 +225,13 @@ static void zip_rows(char *dst, int64_t dst_row, const char *src, int64_t src_ro
 #endif
     zip_rows_any(dst, dst_row, src, src_row, k, cols);
 }
+
+#if defined(__x86_64__)
+AVX512_INLINE __m512i zip_16(const char *low, const char *high, __mmask16 m, __mmask16 m_high) {
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, low)),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m_high, high)), 16));
+}
+#endif
 
 /* The last of an odd number of neighbours, paired with zero; `at` points to where its pair goes, row by row. */
 static void close_pairs(char *at, int64_t step, const char *last, int64_t last_step, int64_t rows) {
@@ -255,8 +271,11 @@ AVX512 static void turn_pairs_avx512(char *dst, int64_t dst_row, const Source *s
             for (int l = 0; l < 16; l++) {
                 const __mmask16 low = j + 2 * l < k ? m : 0, high = j + 2 * l + 1 < k ? m : 0;
                 const char *p = low ? from + 2 * l * src->col : from, *q = high ? p + src->col : p;
-                r[l] = _mm512_or_si512(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low, p)),
-                                       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high, q)), 16));
+                if (!(i & 16)) { /* the lines of the round after the next, each once */
+                    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)(64 * src->col)), _MM_HINT_T1);
+                    _mm_prefetch((const char *)((uintptr_t)q + (uintptr_t)(64 * src->col)), _MM_HINT_T1);
+                }
+                r[l] = zip_16(p, q, low, high);
             }
             amp_transpose_16(r);
             store_16_registers(dst + i * 4 * dst_row + 2 * j, 4 * dst_row, r, (k - j + 1) / 2, rows - i);
@@ -335,6 +354,8 @@ static pthread_key_t scratch_key; /* frees it when the thread ends */
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 static bool have_key;
 
+enum { HUGE_PAGE = 2 << 20 };
+
 static void make_key(void) { have_key = pthread_key_create(&scratch_key, free) == 0; }
 
 void *gemm_scratch(size_t nbytes) {
@@ -342,8 +363,12 @@ void *gemm_scratch(size_t nbytes) {
     pthread_once(&scratch_once, make_key);
     free(scratch);
     scratch_bytes = 0;
-    nbytes = (nbytes + 4095) & ~(size_t)4095;
-    if (posix_memalign(&scratch, 64, nbytes)) scratch = NULL;
+    const size_t page = nbytes >= HUGE_PAGE ? HUGE_PAGE : 4096;
+    nbytes = (nbytes + page - 1) & ~(page - 1);
+    if (posix_memalign(&scratch, page < HUGE_PAGE ? 64 : page, nbytes)) scratch = NULL;
+#ifdef MADV_HUGEPAGE
+    if (scratch && page == HUGE_PAGE) madvise(scratch, nbytes, MADV_HUGEPAGE);
+#endif
     if (scratch) scratch_bytes = nbytes;
     if (have_key) pthread_setspecific(scratch_key, scratch);
     return scratch;

@@ -84,6 +84,7 @@ typedef struct Case {
     double alpha, beta;
     bool shared, in_place;
     Numerics numerics;
+    int threads; /* whose result is compared with that of one */
 } Case;
 
 static double operand(const Tensor *t, int64_t b, int64_t i, int64_t j, const Case *x) {
@@ -196,7 +197,7 @@ static void check(Case x) {
     check_margins(&x, &c);
     memcpy(serial, c.memory, c.bytes);
     memcpy(c.memory, before, c.bytes);
-    amp_set_num_threads(2);
+    amp_set_num_threads(x.threads);
     amp_gemm(&call);
     if (memcmp(serial, c.memory, c.bytes)) report(&x, 0, 0, 0, "bits depend on threads", 0, 0, 0);
     if (amp_is_16bit(x.dtype) && x.out_dtype == AMP_FLOAT32) {
@@ -222,7 +223,16 @@ static void check(Case x) {
 static const int floats[] = {AMP_FLOAT32, AMP_BFLOAT16, AMP_FLOAT16, AMP_FLOAT64, AMP_FLOAT8_E5M2, AMP_FLOAT8_E4M3FN};
 
 static Case plain(int dtype, int64_t m, int64_t n, int64_t k) {
-    return (Case){.dtype = dtype, .out_dtype = dtype, .d_dtype = dtype, .m = m, .n = n, .k = k, .d = -1, .alpha = 1, .beta = 1};
+    return (Case){.dtype = dtype,
+                  .out_dtype = dtype,
+                  .d_dtype = dtype,
+                  .m = m,
+                  .n = n,
+                  .k = k,
+                  .d = -1,
+                  .alpha = 1,
+                  .beta = 1,
+                  .threads = 2};
 }
 
 static void sizes(void) {
@@ -239,8 +249,12 @@ static void sizes(void) {
         for (int t = 0; t < 4; t++) { /* more than one block in each direction, one at a time */
             Case m = plain(floats[f], 1100, 20, 30), n = plain(floats[f], 20, 2100, 30), k = plain(floats[f], 45, 70, 800),
                  all = plain(floats[f], 230, 270, 300);
-            Case *const cases[] = {&m, &n, &k, &all};
-            for (int i = 0; i < 4; i++) {
+            /* Blocks are of 8 MiB and 8 KiB deep; many threads share the packed panels, few pack their own. */
+            Case wide = plain(floats[f], 16, 1060, 2040), tall = plain(floats[f], 1060, 17, 2040),
+                 deep = plain(floats[f], 37, 50, 4200), alone = plain(floats[f], 20, 300, 4200);
+            wide.threads = 40;
+            Case *const cases[] = {&m, &n, &k, &all, &wide, &tall, &deep, &alone};
+            for (int i = 0; i < (t == f ? 8 : 4); i++) { /* the large ones in one layout per format */
                 cases[i]->a = t & 1;
                 cases[i]->b = t >> 1;
                 check(*cases[i]);

@@ -103,11 +103,13 @@ void f_linear(Back *b) {
     Tensor *g = NEED(0) || NEED(1) ? dense(b, b->g) : NULL;
     const Arg precision = own_precision(b);
     if (g && NEED(0)) {
-        Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0, b->g->v.dtype) : NULL;
+        const bool rounded = engine_takes_rounded(b, 0);
+        Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0, rounded ? AMP_FLOAT32 : b->g->v.dtype) : NULL;
         if (out) {
             View vg = as_rows(g, n, dg, false), vw = as_rows(w, k, dw, false), vo = as_rows(out, k, dx, false);
-            b->failed |= raw_product(&vg, &vw, &vo, &precision, false, "linear") < 0;
+            b->failed |= raw_product(&vg, &vw, &vo, &precision, rounded, "linear") < 0;
             b->grad[0] = out;
+            b->rounded |= (uint32_t)rounded;
         }
     }
     if (g && NEED(1)) {
