@@ -94,5 +94,6 @@ def test_the_variance_of_values_far_from_zero():
     """The mean that is subtracted isn't rounded to float32 on the way."""
     x = torch.tensor((1e4 + np.random.default_rng(5).normal(size=5000) * 0.01).astype("float32"))
     values = x.double().numpy()
-    for got, want in ((x.var(), values.var(ddof=1)), (x.std(), values.std(ddof=1)), (x.view(5, 1000).var(1)[2], values[2000:3000].var(ddof=1))):
+    part = (x.view(5, 1000).var(1)[2], values[2000:3000].var(ddof=1))
+    for got, want in ((x.var(), values.var(ddof=1)), (x.std(), values.std(ddof=1)), part):
         assert abs(got.item() - want) <= 1e-6 * want

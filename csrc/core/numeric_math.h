@@ -1,7 +1,7 @@
 /* exp, log, erf and what is made of them, for float32: evaluated in float64 by short polynomials and rounded once, so that the error
- * stays below 0.51 units in the last place. Straight-line code without tables or calls, and without fused operations except where a
- * name says so: a compiler turns a loop around it into vector code, and every instruction set gives the same bits. float64 uses the C
- * library. */
+ * stays below 0.51 units in the last place, or in float32 where a name or comment says so. Straight-line code without tables or calls,
+ * and without fused operations except where a name says so: a compiler turns a loop around it into vector code, and every instruction
+ * set gives the same bits. float64 has numeric_double.h and the C library. */
 #ifndef AMP_NUMERIC_MATH_H
 #define AMP_NUMERIC_MATH_H
 #include "numeric.h"

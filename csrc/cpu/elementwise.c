@@ -288,7 +288,7 @@ static Status apply(int id, int dtype, int out_is_bool, int nin, const View *con
 /* A few dense FLOAT32 elements, and an op that means the same whatever its numbers: straight to its kernel. Small tensors live from this;
  * everything else is decided below. */
 static bool run_at_once(const Call *call) {
-    static const Params none = {{0}, {0}, {0, 0}, NULL};
+    static const Params none = {.zero_divisor = NULL};
     const View *out = call->out[0];
     const char *data[AMP_MAX_IN];
     unsigned scalar = 0, every = (1U << call->nin) - 1;

@@ -22,14 +22,16 @@
     X(clamp_low, R(clamp_low)(x, n0)) X(clamp_high, R(clamp_high)(x, n1)) X(cube, x * x * x)                           \
     X(reciprocal_square, 1 / (x * x))
 #define LIGHT_BINARY(X)                                                                                                \
-    X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))  \
+    X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y)                   \
+    X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))                                                          \
     X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y))    \
     X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(prelu_kernel, R(prelu)(x, y))                                             \
     X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
     X(hardswish_grad, R(hardswish_grad)(x, y)) X(huber_grad, R(huber_grad)(x, y, n0, n1))         \
     X(shrink_grad, R(shrink_grad)(x, y, n0))
 #define LIGHT_BINARY_VARIANTS(X) X(add_alpha, x + n0 * y) X(sub_alpha, x - n0 * y)
-#define LIGHT_TERNARY(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z))
+#define LIGHT_TERNARY(X) X(addcmul, x + n0 * y * z) X(addcdiv, x + n0 * (y / z)) X(lerp, R(lerp)(x, y, z)) \
+    X(mse_grad, R(mse_grad)(x, y, z, n0))
 /* clang-format on */
 
 #define NUMBERS \

@@ -26,7 +26,7 @@
     X(logical_not, x == 0)
 
 #define BINARY_OPS(X)                                                                                                  \
-    LIGHT_BINARY(X) X(squared_difference, (x - y) * (x - y)) X(div_trunc, M(trunc)(x / y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))                        \
+    LIGHT_BINARY(X) X(div_trunc, M(trunc)(x / y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))                        \
     X(copysign, M(copysign)(x, y)) X(gelu_grad, R(gelu_grad)(x, y)) X(heaviside, x == 0 ? y : (REAL)(x > 0))           \
     X(logaddexp, R(logaddexp)(x, y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))                               \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \
@@ -37,7 +37,7 @@
     X(eq, x == y) X(ne, x != y) X(lt, x < y) X(le, x <= y) X(gt, x > y) X(ge, x >= y)                                  \
     X(logical_and, x != 0 && y != 0) X(logical_or, x != 0 || y != 0) X(logical_xor, (x != 0) != (y != 0))
 
-#define TERNARY_OPS(X) LIGHT_TERNARY(X) X(bce_logits_grad, R(bce_logits_grad)(x, y, z)) X(mse_grad, R(mse_grad)(x, y, z, n0))
+#define TERNARY_OPS(X) LIGHT_TERNARY(X) X(bce_logits_grad, R(bce_logits_grad)(x, y, z))
 /* clang-format on */
 
 #define AS_IT_IS(x) (x)

@@ -45,14 +45,12 @@ TARGET AMP_FN void K(give)(T *p, const float *v, int64_t n) {
 #define UNARY_KERNEL(name, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         (void)scalar; \
-        INPUT(0, a) OUTPUT NUMBERS \
-        CHUNKS(TAKE(xs, a), const float x = xs[l];, expr) \
+        INPUT(0, a) OUTPUT NUMBERS CHUNKS(TAKE(xs, a), const float x = xs[l];, expr) \
     }
 #define UNARY_RANGED_KERNEL(name) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         (void)scalar, (void)params; \
-        INPUT(0, a) OUTPUT \
-        for (int64_t i = 0; i < n; i += AMP_LANES) { \
+        INPUT(0, a) OUTPUT for (int64_t i = 0; i < n; i += AMP_LANES) { \
             float xs[AMP_LANES], result[AMP_LANES]; \
             unsigned outside = 0; \
             TAKE(xs, a) \
@@ -101,8 +99,7 @@ TARGET AMP_FN void K(give)(T *p, const float *v, int64_t n) {
 #define BITS1(name, expr) \
     TARGET static void K(name)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) { \
         (void)scalar, (void)params; \
-        INPUT(0, a) OUTPUT \
-        IVDEP for (int64_t i = 0; i < n; i++) { \
+        INPUT(0, a) OUTPUT IVDEP for (int64_t i = 0; i < n; i++) { \
             const unsigned x = a[i]; \
             o[i] = (T)(expr); \
         } \

@@ -231,7 +231,7 @@ static const Case cases[] = {
     {OP_squared_difference, 2, r_squared_difference, 0, 9, 2.6, {0}, 0, STEEP}, {OP_mse_grad, 3, r_mse_grad, 1, 9, 2.1, {.375}, 1, STEEP},
     {OP_lgamma, 1, r_lgamma, .001, 40, .51, {0}, 0, 0}, {OP_lgamma, 1, r_lgamma, -9, 9, 1.1, {0}, 0, EDGES | STEEP}, {OP_digamma, 1, r_digamma, 2, 40, .51, {0}, 0, 0},
     {OP_erfinv, 1, r_erfinv, -1, 1, .51, {0}, 0, 0}, {OP_logaddexp, 2, r_logaddexp, -30, 30, .51, {0}, 0, STEEP}, {OP_glu, 2, r_glu, -9, 9, 5, {0}, 0, SINGLE},
-    {OP_mish, 1, r_mish, -20, 9, .51, {0}, 0, 0}, {OP_selu, 1, r_selu, -9, 9, .51, {0}, 0, 0}, {OP_celu, 1, r_celu, -9, 9, .51, {1.5}, 1, 0},
+    {OP_mish, 1, r_mish, -20, 9, .51, {0}, 0, STEEP}, {OP_selu, 1, r_selu, -9, 9, .51, {0}, 0, 0}, {OP_celu, 1, r_celu, -9, 9, .51, {1.5}, 1, 0},
     {OP_shrink_grad, 2, r_shrink_grad, -2, 2, 0, {.5}, 1, EDGES}, {OP_nan_to_num, 1, r_nan_to_num, -2, 2, 0, {7, 8, -8}, 3, EDGES}, {OP_threshold, 1, r_threshold, -2, 2, 0, {.25, .5}, 2, 0},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},
 };

@@ -67,7 +67,8 @@ static void check_reduce(int op, double order, int dtype, int ndim, const int64_
         for (int64_t i = 0; i < n; i++) size += fabs(x[i]);
         /* one rounding of the result; for float64 that of the additions, for sums of the others three to float32 */
         double slack = dtype == AMP_FLOAT64 ? 40 * 0x1p-53 * (size + 1) : 1e-12 * size;
-        if (dtype != AMP_FLOAT64 && (op == OP_sum || op == OP_mean)) slack += 3.1 * 0x1p-24 * size / (op == OP_mean ? (double)n : 1);
+        if (dtype != AMP_FLOAT64 && (op == OP_sum || op == OP_mean))
+            slack += 3.1 * 0x1p-24 * size / (op == OP_mean ? (double)n : 1);
         CHECK(near_value(dtype, got, want, .501) || fabs(got - want) <= slack + .501 * ulp(dtype, want),
               "op %d %s n=%lld dims=%llx layout %d: %.17g, not %.17g", op, amp_dtype_info[dtype].name, (long long)n,
               (unsigned long long)dims, (int)layout, got, want);
