@@ -27,6 +27,9 @@ int common_device(const OpCall *c);
 /* t converted by the copy slot, not recorded; t itself if it has the dtype. New reference. */
 Tensor *raw_cast(Tensor *t, int dtype);
 Tensor *raw_contiguous(Tensor *t);
+/* Real and imaginary part of z, which stand side by side: (..., n) complex is (..., n, 2) real. New references in part[0] and part[1], of
+ * which there may be one after a failure, too. 0 or -1. */
+int complex_parts(Tensor *z, Tensor **part);
 /* dst <- src by the copy slot (same shape). 0 or -1. */
 int raw_copy(View *dst, const View *src);
 int raw_fill(Tensor *t, Number value);

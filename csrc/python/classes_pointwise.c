@@ -104,19 +104,26 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
     return 0;
 }
 
-/* |z| = hypot of the parts, which stand side by side: (..., n) complex is (..., n, 2) real. */
-static int complex_abs(OpCall *c, Tensor *z) {
+int complex_parts(Tensor *z, Tensor **part) {
     Arg view[MAX_ARGS] = {arg_tensor(call_unsqueeze(z, z->v.ndim)), {.kind = ARG_DTYPE, .i = amp_real_of(z->v.dtype)}};
-    Tensor *pairs = view[0].t ? run_op_tensor(OP_view_dtype, view) : NULL, *part[2] = {NULL, NULL};
+    Tensor *pairs = view[0].t ? run_op_tensor(OP_view_dtype, view) : NULL;
+    part[0] = part[1] = NULL;
     for (int i = 0; i < 2 && pairs; i++) {
         Arg at[MAX_ARGS] = {arg_tensor(pairs), arg_int(-1), arg_int(i)};
         part[i] = run_op_tensor(OP_select, at);
     }
-    int failed = result_set(c, part[0] && part[1] ? call_binary(OP_hypot, part[0], part[1]) : NULL);
-    Py_XDECREF(part[0]);
-    Py_XDECREF(part[1]);
     Py_XDECREF(pairs);
     Py_XDECREF(view[0].t);
+    return part[0] && part[1] ? 0 : -1;
+}
+
+/* |z| = hypot of the parts. */
+static int complex_abs(OpCall *c, Tensor *z) {
+    Tensor *part[2];
+    int failed = complex_parts(z, part);
+    failed = result_set(c, failed ? NULL : call_binary(OP_hypot, part[0], part[1]));
+    Py_XDECREF(part[0]);
+    Py_XDECREF(part[1]);
     return failed;
 }
 

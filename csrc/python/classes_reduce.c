@@ -194,25 +194,22 @@ int run_ARGREDUCE(OpCall *c) { return run_indexed(c, false); }
 static int complex_var(OpCall *c) {
     bool std = c->row->op == OP_std || c->row->op == OP_std_unbiased || c->row->op == OP_std_dim;
     OpId row = !std ? (OpId)c->row->op : c->row->op == OP_std ? OP_var : c->row->op == OP_std_dim ? OP_var_dim : OP_var_unbiased;
-    Tensor *z = c->arg[0].t, *var[2] = {NULL, NULL};
-    Arg view[MAX_ARGS] = {arg_tensor(call_unsqueeze(z, z->v.ndim)), {.kind = ARG_DTYPE, .i = amp_real_of(z->v.dtype)}};
-    Tensor *pairs = view[0].t ? run_op_tensor(OP_view_dtype, view) : NULL;
-    for (int i = 0; i < 2 && pairs; i++) {
-        Arg at[MAX_ARGS] = {arg_tensor(pairs), arg_int(-1), arg_int(i)}, arg[MAX_ARGS];
+    Tensor *part[2], *sum = NULL;
+    int failed = complex_parts(c->arg[0].t, part);
+    for (int i = 0; i < 2 && !failed; i++) {
+        Arg arg[MAX_ARGS];
         memcpy(arg, c->arg, (size_t)c->row->nparams * sizeof *arg);
-        Tensor *part = run_op_tensor(OP_select, at);
-        arg[0] = arg_tensor(part);
-        var[i] = part ? run_op_tensor(row, arg) : NULL;
-        Py_XDECREF(part);
+        arg[0] = arg_tensor(part[i]);
+        Tensor *var = run_op_tensor(row, arg);
+        Py_SETREF(part[i], var);
+        failed = var ? 0 : -1;
     }
-    Tensor *sum = var[0] && var[1] ? call_binary(OP_add, var[0], var[1]) : NULL;
-    int failed = result_set(c, sum && std ? call_unary(OP_sqrt, sum) : (Tensor *)Py_XNewRef((PyObject *)sum));
-    Py_XDECREF(sum);
-    Py_XDECREF(var[0]);
-    Py_XDECREF(var[1]);
-    Py_XDECREF(pairs);
-    Py_XDECREF(view[0].t);
-    return failed;
+    if (!failed && (sum = call_binary(OP_add, part[0], part[1])) && std) {
+        Py_SETREF(sum, call_unary(OP_sqrt, sum));
+    }
+    Py_XDECREF(part[0]);
+    Py_XDECREF(part[1]);
+    return result_set(c, sum);
 }
 
 int run_VAR(OpCall *c) {
