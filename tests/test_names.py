@@ -63,11 +63,7 @@ def test_absent_attributes_of_tensors():
     assert {word for patterns, _ in NAMES["Tensor"] for word in patterns.split() if "*" in word} == set(TENSOR_FAMILIES)
 
 
-def test_selective_checkpointing_says_what_to_do():
-    with pytest.raises(ImportError, match="checkpoint smaller parts"):
-        from ampnative.utils.checkpoint import create_selective_checkpoint_contexts  # noqa: F401
-    with pytest.raises(NotImplementedError, match="checkpoint smaller parts"):
-        ampnative.utils.checkpoint.CheckpointPolicy  # noqa: B018
+def test_what_there_is_no_room_for_says_what_to_do():
     with pytest.raises(ImportError, match=r"optim\.SparseAdam is not available: gradients are dense"):
         from ampnative.optim import SparseAdam  # noqa: F401
 

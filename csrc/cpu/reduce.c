@@ -478,7 +478,9 @@ Status amp_reduce(const Call *call) {
     job.load = job.fold == FOLD_COUNT || job.fold == FOLD_MAX || job.fold == FOLD_MIN ? amp_compute_dtype(in->dtype)
                                                                                       : load_dtype(in->dtype, out->dtype);
     if (job.load == amp_compute_dtype(in->dtype) && amp_fold_kernel(job.fold, in->dtype).acc) job.load = in->dtype;
-    job.kernel = amp_fold_kernel(job.fold, job.load);
+    /* dtype=float64 asks for float64 all the way. */
+    bool wide = job.fold == FOLD_SUM && out->dtype == AMP_FLOAT64 && amp_fold_kernel(FOLD_SUM_WIDE, job.load).acc;
+    job.kernel = amp_fold_kernel(wide ? FOLD_SUM_WIDE : job.fold, job.load);
     if (!job.kernel.acc) return AMP_BAD_DTYPE;
     if (out->numel == 0) return AMP_OK;
     ReducePlan plan;

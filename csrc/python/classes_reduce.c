@@ -189,7 +189,6 @@ int run_EXTREMUM(OpCall *c) { return run_indexed(c, true); }
 
 int run_ARGREDUCE(OpCall *c) { return run_indexed(c, false); }
 
-/* var and std in their three spellings: correction=, unbiased, or neither. */
 /* The variance of complex numbers is that of their real parts and that of their imaginary parts together. */
 static int complex_var(OpCall *c) {
     bool std = c->row->op == OP_std || c->row->op == OP_std_unbiased || c->row->op == OP_std_dim;
@@ -200,6 +199,9 @@ static int complex_var(OpCall *c) {
         Arg arg[MAX_ARGS];
         memcpy(arg, c->arg, (size_t)c->row->nparams * sizeof *arg);
         arg[0] = arg_tensor(part[i]);
+        if (c->row->out_index >= 0) {
+            arg[c->row->out_index].kind = ARG_NONE;
+        }
         Tensor *var = run_op_tensor(row, arg);
         Py_SETREF(part[i], var);
         failed = var ? 0 : -1;
@@ -207,23 +209,25 @@ static int complex_var(OpCall *c) {
     if (!failed && (sum = call_binary(OP_add, part[0], part[1])) && std) {
         Py_SETREF(sum, call_unary(OP_sqrt, sum));
     }
+    if (sum && c->out && amp_is_complex(c->out->v.dtype)) { /* of an input of that kind, out may be too */
+        Py_SETREF(sum, call_cast(sum, c->out->v.dtype));
+    }
     Py_XDECREF(part[0]);
     Py_XDECREF(part[1]);
     return result_set(c, sum);
 }
 
+/* var and std in their three spellings: correction=, unbiased, or neither. */
 int run_VAR(OpCall *c) {
     Tensor *in = c->arg[0].t;
     Reduction r;
-    if (amp_is_complex(in->v.dtype) && !c->out) {
+    if (amp_is_complex(in->v.dtype)) {
         return complex_var(c);
     }
     if (!amp_is_floating(in->v.dtype)) {
         PyErr_Format(PyExc_NotImplementedError,
-                     amp_is_complex(in->v.dtype)
-                         ? "%s of %s into out= is not supported: leave out= away and copy the result"
-                         : "std and var only support floating point and complex dtypes: %s of %s, convert it",
-                     c->row->name, amp_dtype_info[in->v.dtype].name);
+                     "std and var only support floating point and complex dtypes: %s of %s, convert it", c->row->name,
+                     amp_dtype_info[in->v.dtype].name);
         return -1;
     }
     if (plan_reduction(c, in, &r) < 0) {
