@@ -486,6 +486,16 @@ bool engine_takes_rounded(const Back *b, int i) {
     return s->waiting == 1 && (!s->sum || !s->sum[0]); /* nobody else adds to it in 16 bits */
 }
 
+/* See Back.idle. Inside a write through a view the edges are not the pass's own. */
+static uint64_t idle_edges(const Task *t, const Node *n) {
+    uint64_t idle = 0;
+    for (int i = 0; t->ncapture && !t->slices && i < n->nin && i < 64; i++) {
+        int64_t slot = n->edge[i].to ? find_slot(t, n->edge[i].to) : -1;
+        idle |= (uint64_t)(slot >= 0 && !t->slot[slot].needed) << i;
+    }
+    return idle;
+}
+
 static int apply_row(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
     Back b = {.node = n,
@@ -494,6 +504,7 @@ static int apply_row(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
               .g = g_out[0],
               .grad = grad,
               .task = t,
+              .idle = idle_edges(t, n),
               .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
     b.owned = b.inline_owned;
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;

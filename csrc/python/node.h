@@ -79,11 +79,13 @@ typedef struct Back {
     int nowned, cap;
     bool failed;             /* an exception is set */
     const struct Task *task; /* the pass that this is part of */
+    uint64_t idle;           /* bit i: this pass was given inputs, and none of them lies behind input i */
     uint32_t rounded;        /* bit i: grad[i] is fp32, of values that in[i]'s dtype has; only where engine_takes_rounded(b, i) */
     Tensor *inline_owned[24];
 } Back;
 
-#define NEED(i) ((b)->node->edge[i].to != NULL)
+static inline bool back_needs(const Back *b, int i) { return b->node->edge[i].to != NULL && !(i < 64 && b->idle >> i & 1); }
+#define NEED(i) back_needs(b, i)
 #define GRAD(i, expression) \
     do { \
         if (NEED(i)) { \
