@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.resolve()
 # Contraction off: results must not depend on whether the compiler fuses a multiply with an add. Where fused arithmetic is wanted it is
 # called by name. Base objects stay plain x86-64; wide code sits behind function targets.
 FLAGS = [
-    "-std=c11", "-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
+    "-std=c11", "-O2", "-ffp-contract=off", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
     "-Wall", "-Wextra", "-Wshadow", "-Wconversion",
     "-g0",  # interpreters built with -g would treble the size
 ]  # fmt: skip

@@ -34,6 +34,9 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
             *n = number_int(!strcmp(a->s, "tanh"));
         }
+        if (a->kind == ARG_NUMBER && a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1)) {
+            continue; /* alpha as it usually is: every dtype holds it */
+        }
         if (a->kind == ARG_NUMBER && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, dtype)) < 0) {
             return -1;
         }
@@ -391,9 +394,11 @@ static int binary_dtype_checks(const OpCall *c, int common) {
 
 int run_BINARY(OpCall *c) {
     Tensor *t[2] = {c->arg[0].t, c->arg[1].t};
-    int common = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED) ? t[0]->v.dtype
-                                                                                                   : promote_tensors(2, t);
-    if (binary_dtype_checks(c, common) < 0) {
+    bool alike = t[0]->v.dtype == t[1]->v.dtype && !((t[0]->flags | t[1]->flags) & TENSOR_WRAPPED);
+    int common = alike ? t[0]->v.dtype : promote_tensors(2, t);
+    OpId op = (OpId)c->row->op;
+    bool arithmetic = op == OP_add || op == OP_sub || op == OP_mul || op == OP_div;
+    if (!(alike && arithmetic && amp_is_floating(common)) && binary_dtype_checks(c, common) < 0) {
         return -1;
     }
     int out = common;

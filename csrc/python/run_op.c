@@ -476,24 +476,30 @@ static int check_keeping(const OpCall *c) {
     return 0;
 }
 
-static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
+/* What must hold before a tensor that exists is written to. */
+static int check_destination(OpCall *c) {
     const OpRow *row = c->row;
-    if (c->out && c->inplace && check_inplace(row, c->out) < 0) {
-        return NULL;
+    if (c->inplace) {
+        return check_inplace(row, c->out) < 0 || (grad_recording() && check_keeping(c) < 0) ? -1 : keep_original(c);
     }
-    if (c->out && !c->inplace && grad_recording() && any_requires_grad(c)) {
+    if (grad_recording() && any_requires_grad(c)) {
         PyErr_Format(PyExc_RuntimeError, OUT_NEEDS_GRAD, row->name);
-        return NULL;
+        return -1;
     }
-    for (int i = 0; i < c->nout && !c->inplace; i++) {
+    for (int i = 0; i < c->nout; i++) {
         if (check_writable(output_of(c, i), row->name) < 0) {
-            return NULL;
+            return -1;
         }
     }
-    if (c->inplace && ((grad_recording() && check_keeping(c) < 0) || keep_original(c) < 0)) {
-        return NULL;
+    return 0;
+}
+
+static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
+    const OpRow *row = c->row;
+    if (c->out && check_destination(c) < 0) {
+        goto fail;
     }
-    if (run(c) < 0 || outputs_deliver(c) < 0) {
+    if (run(c) < 0 || (c->nout && outputs_deliver(c) < 0)) {
         goto fail;
     }
     if (amp_mode & MODE_INFERENCE && !c->out && !c->object) {
