@@ -14,14 +14,15 @@ REFUSED = {
     torch.int64: (2.0**63, 1e39, NAN),
     torch.float32: (1e39, -1e39, 1j),
     torch.float64: (1j,),
-    torch.float16: (1j,),
+    torch.float16: (1j, 1e39, -1e9, 65519.0),
+    torch.bfloat16: (1j, 1e39),
 }
 TAKEN = {
     torch.uint8: ((-255, 1), (255.9, 255), (1.5, 1)),
     torch.int32: ((-(2**31), -(2**31)), (2.0**31 - 1, 2**31 - 1)),
     torch.int64: ((-(2.0**63), -(2**63)),),
     torch.float32: ((INF, INF), (3.4e38, float(np.float32(3.4e38)))),
-    torch.float16: ((1e39, INF), (65519.0, 65504.0)),
+    torch.float16: ((INF, INF), (65504.0, 65504.0)),
     torch.bool: ((2**31, True), (NAN, True)),
 }
 

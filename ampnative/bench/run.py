@@ -145,9 +145,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     args = parser.parse_args(argv)
     table = scaling.pairs() if args.scaling else WORKLOADS
+    for text in args.only or []:
+        if not any(text in w.name for w in table):
+            parser.error(f"no workload has {text!r} in its name: --list prints them")
     chosen: list[Any] = [w for w in table if not args.only or any(text in w.name for text in args.only)]
-    if not chosen:
-        parser.error(f"no workload has {' or '.join(map(repr, args.only))} in its name: --list prints them")
     if args.list:
         print("\n".join(w.name for w in chosen))
         return 0

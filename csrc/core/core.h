@@ -36,6 +36,7 @@ typedef struct DTypeInfo {
 extern const DTypeInfo amp_dtype_info[AMP_DTYPE_COUNT];
 
 static inline size_t amp_itemsize(int dtype) { return amp_dtype_info[dtype].itemsize; }
+double amp_held_by(double f, int dtype); /* f as a 16-bit dtype holds it; others leave it alone */
 static inline bool amp_is_floating(int dtype) { return amp_dtype_info[dtype].category == AMP_FLOATING; }
 static inline bool amp_is_complex(int dtype) { return amp_dtype_info[dtype].category == AMP_COMPLEX; }
 static inline bool amp_is_integral(int dtype) { return amp_dtype_info[dtype].category <= AMP_INTEGRAL; } /* bool too */

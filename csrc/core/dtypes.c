@@ -1,6 +1,8 @@
 /* The table made from dtypes.def and the promotion of two formats. */
 #include "core.h"
 
+#include "numeric.h"
+
 const DTypeInfo amp_dtype_info[AMP_DTYPE_COUNT] = {
 #define DTYPE(id, name, numpy, bytes, category, shortname) [AMP_##id] = {name, numpy, shortname, bytes, AMP_##category},
 #include "dtypes.def"
@@ -42,4 +44,9 @@ int amp_promote_dtypes(int a, int b) {
     if (low == AMP_FLOAT8_E5M2 && high == AMP_FLOAT8_E4M3FN) return AMP_FLOAT32;
     if (low == AMP_BCOMPLEX32 && high == AMP_COMPLEX32) return AMP_COMPLEX64;
     return high;
+}
+
+double amp_held_by(double f, int dtype) {
+    if (dtype == AMP_FLOAT16) return (double)amp_f16_to_f32(amp_f32_to_f16((float)f));
+    return dtype == AMP_BFLOAT16 ? (double)amp_bf16_to_f32(amp_f32_to_bf16((float)f)) : f;
 }

@@ -29,8 +29,8 @@
 #include "gemm_micro.h"
 
 /* Elements of a and b are pairs of bfloat16, neighbours in k, carried as the bits of a float. Per pair the instruction makes two fused
- * multiply-adds in fp32, nearest-even. It reads denormals as zero and flushes denormal sums: an error of at most 2^-126 per product,
- * beside the bound of the other kernels. */
+ * multiply-adds in fp32, nearest-even. It reads denormals as zero, so that a product loses up to 2^-126 times its other factor,
+ * and flushes denormal sums, beside the bound of the other kernels. */
 #define FAMILY                  gemm_avx512_bf16
 #define TARGET                  __attribute__((target("avx512f,avx512bf16")))
 #define S                       float

@@ -80,6 +80,9 @@ static bool number_fits(const Number *n, int dtype) {
     if (dtype == AMP_FLOAT32) {
         return !isfinite(n->f) || fabs(n->f) <= (double)FLT_MAX;
     }
+    if (amp_is_16bit(dtype)) {
+        return !isfinite(n->f) || fabs(n->f) <= (dtype == AMP_FLOAT16 ? 65504.0 : 0x1.fep127);
+    }
     if (!amp_is_integral(dtype)) {
         return true;
     }
@@ -111,8 +114,7 @@ int check_number(const Number *n, int dtype) { return number_fits(n, dtype) ? 0 
 int check_bound(const Number *n, int dtype, bool is_min) {
     int64_t low, high;
     if (!amp_is_integral(dtype) || n->kind == NUMBER_FLOAT) {
-        bool narrow = amp_is_16bit(dtype) && isfinite(n->f) && fabs(n->f) > (dtype == AMP_FLOAT16 ? 65504.0 : 0x1.fep127);
-        return narrow ? number_refused(n, dtype) : check_number(n, dtype);
+        return check_number(n, dtype);
     }
     integer_range(dtype, &low, &high);
     if (is_min ? n->i <= high : n->i >= low) {

@@ -84,6 +84,14 @@ static Tensor *loss_in_dtype_of(Back *b, Tensor *loss, const Tensor *x) {
 
 /* ---- distances ---- */
 
+/* x - t. Beside a number that is no bool, a bool is one: what `-` refuses is meant here. */
+static Tensor *distance(Back *b, Tensor *x, Tensor *t) {
+    Tensor *both[2] = {x, t};
+    bool mixed = (x->v.dtype == AMP_BOOL) != (t->v.dtype == AMP_BOOL);
+    int common = mixed ? promote_tensors(2, both) : 0;
+    return mixed ? sub(b, cast(b, x, common), cast(b, t, common)) : sub(b, x, t);
+}
+
 int run_MSE_LOSS(OpCall *c) {
     int reduction = reduction_parse(c->arg[2].s);
     if (reduction < 0) {
@@ -95,7 +103,7 @@ int run_MSE_LOSS(OpCall *c) {
     amp_grad_enabled = 0; /* the row has a derivative of its own */
     Tensor *x = c->arg[0].t, *t = c->arg[1].t;
     bool one_step = x->v.dtype == t->v.dtype && (x->v.dtype == AMP_FLOAT32 || x->v.dtype == AMP_FLOAT64); /* else each rounds */
-    Tensor *squares = one_step ? op2(b, OP_squared_difference, x, t) : square(b, sub(b, x, t)),
+    Tensor *squares = one_step ? op2(b, OP_squared_difference, x, t) : square(b, distance(b, x, t)),
            *loss = reduced(b, squares, reduction);
     amp_grad_enabled = recording;
     return frame_end(c, b, loss);
@@ -113,7 +121,7 @@ int run_COMPOSE_L1(OpCall *c) {
 
 /* Of the difference: near times its square up to delta, a line of slope `far` beyond. */
 static Tensor *huber(Back *b, const OpCall *c, double delta, double near, double far) {
-    Arg arg[MAX_ARGS] = {arg_tensor(sub(b, c->arg[0].t, c->arg[1].t)), arg_float(delta), arg_float(near), arg_float(far)};
+    Arg arg[MAX_ARGS] = {arg_tensor(distance(b, c->arg[0].t, c->arg[1].t)), arg_float(delta), arg_float(near), arg_float(far)};
     return op_args(b, OP_huber_kernel, arg);
 }
 

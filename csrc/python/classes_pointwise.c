@@ -37,8 +37,14 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
         if (a->kind == ARG_NUMBER && a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1)) {
             continue; /* alpha as it usually is: every dtype holds it */
         }
-        if (a->kind == ARG_NUMBER && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, dtype)) < 0) {
+        bool alpha = c->row->op == OP_add || c->row->op == OP_sub || c->row->op == OP_rsub;
+        bool narrow = alpha || (c->row->op == OP_threshold && i == 1); /* the others stay fp32 beside 16 bits */
+        int holds = amp_is_16bit(dtype) && !narrow ? AMP_FLOAT32 : dtype;
+        if (a->kind == ARG_NUMBER && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, holds)) < 0) {
             return -1;
+        }
+        if (alpha && amp_is_16bit(dtype) && c->arg[0].t->v.device == AMP_CPU) { /* as for operands: see stays_wide */
+            n->f = amp_held_by(n->f, dtype);
         }
     }
     if (c->row->op == OP_pow) {
@@ -187,12 +193,23 @@ int run_INPLACE_FLAG(OpCall *c) {
 
 enum { VALUE_BYTES = 16 }; /* an element of the widest dtype */
 
-/* The 0-dim operand t in the dtype that the kernel computes in, broadcast to out: *v shows `value`, with the strides `zero`. 16 bits: it
- * takes part unrounded, as fp32. */
+/* Whether 0-dim operand i of another dtype takes part unrounded beside 16-bit tensors, as fp32: on the CPU as a factor or divisor on the
+ * right, on CUDA always; elsewhere it is rounded first. That is what PyTorch's kernels do. */
+static bool stays_wide(const OpCall *c, int i, int device) {
+    switch (c->row->op) {
+    case OP_mul:
+    case OP_div:
+    case OP_div_trunc:
+    case OP_floor_divide: return i == 1 || device != AMP_CPU;
+    default: return c->row->ntensors > 2 || device != AMP_CPU;
+    }
+}
+
+/* The 0-dim operand t in `dtype`, broadcast to out: *v shows `value`, with the strides `zero`. */
 static int scalar_operand(const Tensor *t, int dtype, const Tensor *out, char *value, int64_t *zero, View *v) {
     *v = t->v;
     v->data = value;
-    v->dtype = (int8_t)(amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype);
+    v->dtype = (int8_t)dtype;
     if (raw_copy(v, &t->v) < 0) {
         return -1;
     }
@@ -306,7 +323,8 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     call.out[0] = &out->v;
     for (int i = 0; i < n; i++) {
         if (t[i]->v.ndim == 0 && t[i]->v.dtype != dtype[i] && t[i]->v.device != AMP_META) {
-            if (scalar_operand(t[i], dtype[i], out, value[i], strides[i], &view[i]) < 0) {
+            int to = amp_is_16bit(dtype[i]) && stays_wide(c, i, device) ? AMP_FLOAT32 : dtype[i];
+            if (scalar_operand(t[i], to, out, value[i], strides[i], &view[i]) < 0) {
                 goto done;
             }
             call.in[i] = &view[i];
@@ -456,7 +474,8 @@ int run_TERNARY(OpCall *c) {
         }
         int common = promote_tensors(2, t + 1);
         for (int i = 1; i < 3; i++) {
-            if (t[i]->flags & TENSOR_WRAPPED && check_value(t[i], common) < 0) {
+            if (t[i]->flags & TENSOR_WRAPPED &&
+                check_value(t[i], amp_is_16bit(common) ? AMP_BOOL : common) < 0) { /* there too large is inf */
                 return -1;
             }
         }

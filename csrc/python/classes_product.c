@@ -224,7 +224,8 @@ int run_ADDMM(OpCall *c) {
         }
         return -1;
     }
-    if (check_number(&c->arg[3].num, a->v.dtype) < 0 || check_number(&c->arg[4].num, a->v.dtype) < 0) {
+    int holds = amp_is_16bit(a->v.dtype) ? AMP_FLOAT32 : a->v.dtype; /* what the sums are kept in */
+    if (check_number(&c->arg[3].num, holds) < 0 || check_number(&c->arg[4].num, holds) < 0) {
         return -1;
     }
     Tensor *out = result_new(c, 0, ndim, shape, a->v.dtype, device, ALIAS_NEVER);

@@ -553,7 +553,7 @@ static int before_node(Task *t, Node *n, Tensor **sum) {
             if (!o) {
                 return -1;
             }
-            if (tensor_check(o) && sum[nr] && t->accumulate) {
+            if (tensor_check(o) && sum[nr]) {
                 Tensor *kept = (Tensor *)o, *g = sum[nr];
                 bool spread = amp_has_internal_overlap(&g->v); /* clipping must be able to write to it */
                 Tensor *total = kept->grad ? call_binary(OP_add, kept->grad, g)

@@ -3,6 +3,7 @@
 
 #include "classes.h"
 #include "node.h"
+#include "tensor_methods.h"
 
 /* The gradient that a root starts with: given and checked, or 1 for a single element. New reference. */
 static Tensor *root_gradient(const TensorMeta *root, PyObject *given) {
@@ -61,6 +62,9 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
         if (i >= n) {
             if (!edges[i].to) {
                 PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors does not require grad");
+                goto done;
+            }
+            if (accumulate_grads && tensor_check(o) && tensor_retain_grad((Tensor *)o) < 0) {
                 goto done;
             }
             continue;

@@ -349,8 +349,8 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
     uint16_t saves = row->saves;
     bool want[4] = {(saves & SAVE_IN0) != 0, (saves & SAVE_IN1) != 0, (saves & SAVE_IN2) != 0, (saves & SAVE_IN3) != 0};
     if (saves & SAVE_CROSS && ntensor > 1) {
-        want[0] = n->edge[1].to != NULL;
-        want[1] = n->edge[0].to != NULL;
+        want[0] |= n->edge[1].to != NULL;
+        want[1] |= n->edge[0].to != NULL;
     }
     for (int i = 0; i < 4 && i < ntensor; i++) {
         if (!want[i]) {
@@ -409,6 +409,9 @@ static int link_results(OpCall *call, Node *node) {
         Tensor *t = call->result[i];
         if (!amp_is_floating(t->v.dtype)) {
             continue;
+        }
+        if (t->flags & TENSOR_RETAINS_GRAD && node_move_retain(t, node, (uint32_t)i) < 0) {
+            return -1;
         }
         Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
         t->out_nr = (uint32_t)i;
@@ -593,6 +596,10 @@ static int slice_node(Tensor *view, Node *inner) {
             Py_DECREF(n);
             return -1;
         }
+    }
+    if (base->flags & TENSOR_RETAINS_GRAD && node_move_retain(base, n, 0) < 0) {
+        Py_DECREF(n);
+        return -1;
     }
     Py_XSETREF(base->fn, n);
     base->out_nr = 0;

@@ -109,6 +109,8 @@ Node *node_new(int op, int nin, int nout, int narg);
 /* To be called once the edges are set: a node is newer than all that its edges lead to, also than a view's history that was made
  * only then. The engine counts on it. */
 void node_date(Node *n);
+/* t, whose gradient is retained, was written to: `to` is its history now, and leads to what .grad shall be. 0 or -1. */
+int node_move_retain(Tensor *t, Node *to, uint32_t nr);
 int meta_set(TensorMeta *m, const Tensor *t);
 void meta_clear(TensorMeta *m);
 int edge_set(Edge *e, Tensor *t); /* to t's history, or t itself if it is a leaf that requires grad, or nothing */

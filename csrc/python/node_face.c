@@ -24,6 +24,21 @@ PyObject **node_rare_slot(Node *n, int which) {
     return &n->rare[which];
 }
 
+int node_move_retain(Tensor *t, Node *to, uint32_t nr) {
+    PyObject *list = t->fn ? node_rare(t->fn, RARE_RETAIN) : NULL;
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *ref = PyTuple_GET_ITEM(PyList_GET_ITEM(list, i), 1);
+        if (PyWeakref_GetObject(ref) != (PyObject *)t) {
+            continue;
+        }
+        PyObject **slot = node_rare_slot(to, RARE_RETAIN), *pair = Py_BuildValue("(kO)", (unsigned long)nr, ref);
+        int failed = !slot || !pair || (!*slot && !(*slot = PyList_New(0))) || PyList_Append(*slot, pair) < 0;
+        Py_XDECREF(pair);
+        return failed ? -1 : PyList_SetSlice(list, i, i + 1, NULL);
+    }
+    return 0;
+}
+
 void node_rare_clear(Node *n) {
     PyObject **rare = n->rare;
     n->rare = NULL;

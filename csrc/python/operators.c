@@ -16,6 +16,11 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
     }
     ArgFrame frame;
     Arg arg[MAX_ARGS];
+    if ((op == OP_add || op == OP_mul) && tensor_check(b) && !tensor_check(a)) { /* 2 * x is x * 2: the tensor's own op */
+        PyObject *number = a;
+        a = b;
+        b = number;
+    }
     PyObject *const args[2] = {a, b};
     if (tensor_check(a) && tensor_check(b)) { /* nothing to convert */
         const OpRow *row = &amp_rows[op];

@@ -12,9 +12,9 @@ int saved_hooks_init(PyObject *module);
 bool saved_hooks_active(void); /* in this thread */
 /* What pack makes of t, to be kept in its place (new reference), or NULL with an exception. Runs unrecorded. */
 PyObject *saved_pack(Tensor *t);
-/* Whether saved_pack is to be called for t. */
+/* Whether saved_pack is to be called for t. A Python number is no tensor to a user. */
 static inline bool saved_hooks_want(const Tensor *t) {
-    return saved_hooks_active() && (t->fn || !(t->flags & TENSOR_REQUIRES_GRAD));
+    return saved_hooks_active() && !(t->flags & TENSOR_WRAPPED) && (t->fn || !(t->flags & TENSOR_REQUIRES_GRAD));
 }
 /* The tensor that stood there (new reference, without history), or NULL with an exception. */
 Tensor *saved_unpack(PyObject *packed);

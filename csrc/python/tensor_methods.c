@@ -348,32 +348,35 @@ static PyObject *method_register_post_accumulate_grad_hook(PyObject *self, PyObj
     return m ? register_in(&m->post_accumulate_hooks, hook) : NULL;
 }
 
-static PyObject *method_retain_grad(PyObject *self, PyObject *Py_UNUSED(ignored)) {
-    Tensor *t = (Tensor *)self;
-    if (!tensor_requires_grad(t)) {
-        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
-        return NULL;
-    }
+int tensor_retain_grad(Tensor *t) {
     Node *fn;
     uint32_t nr;
     if (tensor_history(t, &fn, &nr) < 0) {
-        return NULL;
+        return -1;
     }
     if (!fn || t->flags & TENSOR_RETAINS_GRAD) {
         Py_XDECREF(fn);
-        Py_RETURN_NONE;
+        return 0;
     }
-    PyObject *ref = PyWeakref_NewRef(self, NULL), *pair = ref ? Py_BuildValue("(kO)", (unsigned long)nr, ref) : NULL;
+    PyObject *ref = PyWeakref_NewRef((PyObject *)t, NULL), *pair = ref ? Py_BuildValue("(kO)", (unsigned long)nr, ref) : NULL;
     PyObject **list = pair ? node_rare_slot(fn, RARE_RETAIN) : NULL;
     int failed = !list || (!*list && !(*list = PyList_New(0))) || PyList_Append(*list, pair) < 0;
     Py_XDECREF(ref);
     Py_XDECREF(pair);
     Py_DECREF(fn);
     if (failed) {
-        return NULL;
+        return -1;
     }
     t->flags |= TENSOR_RETAINS_GRAD;
-    Py_RETURN_NONE;
+    return 0;
+}
+
+static PyObject *method_retain_grad(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    if (!tensor_requires_grad((Tensor *)self)) {
+        PyErr_SetString(PyExc_RuntimeError, "can't retain_grad on Tensor that has requires_grad=False");
+        return NULL;
+    }
+    return tensor_retain_grad((Tensor *)self) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *method_is_inference(PyObject *self, PyObject *Py_UNUSED(ignored)) {

@@ -36,8 +36,8 @@ def group_norm(
 ) -> Tensor:
     """Normalises each of ``num_groups`` groups of channels of an input (N, C, ...) by its own statistics; ``weight`` and
     ``bias`` (C)."""
-    if input.dim() >= 2 and num_groups > 0:
-        _check_several(input.numel() // max(input.shape[0] * num_groups, 1), list(input.shape))
+    if input.dim() >= 2 and num_groups > 0:  # PyTorch counts the samples in, though each has statistics of its own
+        _check_several(input.numel() // num_groups, list(input.shape))
     return _group_norm(input, num_groups, weight, bias, eps)
 
 

@@ -88,7 +88,10 @@ void d_hardtanh(Back *b) {
     GRAD(0, zero_where(b, b->g, not_(b, inside)));
 }
 
-void f_hardtanh(Back *b) { fast_inside(b, ARG(1), ARG(2), 1.0); }
+/* A bound as it meets 16-bit numbers in the comparisons above. */
+static Arg bound(const Back *b, int i) { return arg_float(amp_held_by(ARG(i).f, IN_META(0).dtype)); }
+
+void f_hardtanh(Back *b) { fast_inside(b, bound(b, 1), bound(b, 2), 1.0); }
 
 /* x / 3 + 1/2 between -3 and 3 */
 void d_hardswish(Back *b) {
@@ -131,7 +134,7 @@ void d_hardshrink(Back *b) { shrink(b); }
 
 void d_softshrink(Back *b) { shrink(b); }
 
-void f_shrink(Back *b) { fast_numbers(b, OP_shrink_grad, ARG(1), (Arg){0}, (Arg){0}); }
+void f_shrink(Back *b) { fast_numbers(b, OP_shrink_grad, bound(b, 1), (Arg){0}, (Arg){0}); }
 
 /* 1 / (1 + |x|)^2 */
 void d_softsign(Back *b) { GRAD(0, divide(b, wide(b, b->g), square(b, plus(b, op1(b, OP_abs, wide(b, IN(0))), 1.0)))); }

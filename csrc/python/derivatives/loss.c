@@ -37,7 +37,11 @@ void d_mse_loss(Back *b) {
     if (!b->g) {
         return;
     }
-    Tensor *difference = sub(b, IN(0), IN(1));
+    Tensor *x = IN(0), *t = IN(1);
+    if (x && t && t->v.dtype == AMP_BOOL) {
+        t = cast(b, t, x->v.dtype);
+    }
+    Tensor *difference = sub(b, x && t && x->v.dtype == AMP_BOOL ? cast(b, x, t->v.dtype) : x, t);
     if (!difference) {
         return;
     }
