@@ -41,6 +41,8 @@ Status conv_weight(const Conv *c);
 bool conv_weight_is_padded(const Conv *c);
 Status conv_weight_padded(const Conv *c);
 bool conv_is_padded(const Conv *c);
+/* The offset in a padded copy of each (channel, tap): kernel[1] x kernel[2] taps a channel, into `at`. */
+void conv_place(const Conv *c, int64_t channels, int64_t plane, int64_t pitch, int32_t *at);
 Status conv_padded(const Conv *c);
 bool conv_is_direct(const Conv *c);
 Status conv_direct(const Conv *c);

@@ -311,18 +311,6 @@ bool conv_is_direct(const Conv *c) {
     return p.depth * p.plane < 1 << 26 && pays(&p);
 }
 
-static void place(const Direct *p) {
-    const Conv *c = p->c;
-    int32_t *at = p->at;
-    for (int64_t channel = 0; channel < p->depth; channel++)
-        for (int64_t h = 0; h < c->kernel[1]; h++)
-            for (int64_t w = 0; w < c->kernel[2]; w++) {
-                const int64_t y = c->kind == CONV_OUTPUT ? h : c->kernel[1] - 1 - h;
-                const int64_t x = c->kind == CONV_OUTPUT ? w : c->kernel[2] - 1 - w;
-                *at++ = (int32_t)(channel * p->plane + y * c->dilation[1] * p->pitch + x * c->dilation[2]);
-            }
-}
-
 Status conv_direct(const Conv *c) {
     Direct p = {.c = c};
     atomic_init(&p.status, AMP_OK);
@@ -335,7 +323,7 @@ Status conv_direct(const Conv *c) {
         free(p.at);
         return AMP_NO_MEMORY;
     }
-    place(&p);
+    conv_place(c, p.depth, p.plane, p.pitch, p.at);
     p.scratch = p.w + w_bytes;
     p.caller = pthread_self();
     const double flops = 2.0 * (double)(c->groups * p.rows * p.channels * c->taps) * (double)(c->images * p.grid[0] * p.grid[1]);

@@ -334,15 +334,14 @@ bool conv_is_padded(const Conv *c) {
     return (computed - used) * p.rows <= WASTE * used;
 }
 
-static void place_rows(const Padded *p) {
-    const Conv *c = p->c;
-    int32_t *at = p->at;
-    for (int64_t channel = 0; channel < p->block; channel++)
+/* Where the rows of B begin in the padded copy: channel by channel, then tap by tap; the input's gradient sees the kernel turned. */
+void conv_place(const Conv *c, int64_t channels, int64_t plane, int64_t pitch, int32_t *at) {
+    for (int64_t channel = 0; channel < channels; channel++)
         for (int64_t h = 0; h < c->kernel[1]; h++)
             for (int64_t w = 0; w < c->kernel[2]; w++) {
                 const int64_t y = c->kind == CONV_OUTPUT ? h : c->kernel[1] - 1 - h;
                 const int64_t x = c->kind == CONV_OUTPUT ? w : c->kernel[2] - 1 - w;
-                *at++ = (int32_t)(channel * p->plane + y * c->dilation[1] * p->pitch + x * c->dilation[2]);
+                *at++ = (int32_t)(channel * plane + y * c->dilation[1] * pitch + x * c->dilation[2]);
             }
 }
 
@@ -361,7 +360,7 @@ Status conv_padded(const Conv *c) {
         free(p.at);
         return AMP_NO_MEMORY;
     }
-    place_rows(&p);
+    conv_place(c, p.block, p.plane, p.pitch, p.at);
     p.scratch = p.a + a_bytes;
     p.caller = pthread_self();
     const double flops = 2.0 * (double)(c->groups * c->out_channels * c->in_channels * c->taps) *
