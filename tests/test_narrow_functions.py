@@ -151,3 +151,38 @@ def test_three_operands_of_any_spread(name, dtype):
             got = getattr(torch, name)(*args)
             same = getattr(torch, name)(*(a.expand(got.shape).contiguous().float() for a in args)).to(kind)
             assert torch.equal(got, same), (n, mask)
+
+
+@pytest.fixture
+def each_level():
+    before = torch._C.isa_name()
+
+    def levels():
+        for level in ("baseline", "avx2", "avx512", before):
+            torch._C._set_isa(level)
+            yield level
+
+    yield levels
+    torch._C._set_isa(before)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_relu_and_its_slope_at_every_number(dtype, each_level):
+    """Negative numbers become 0; -0, NaN and the rest stay, bit by bit. The gradient passes where the output is above 0 or NaN."""
+    kind = FORMATS[dtype][0]
+    bits = np.arange(65536, dtype="uint16").view("int16")
+    x, value = torch.tensor(bits).view(kind), everything(dtype)
+    negative, passes = value < 0, ~(value <= 0)
+    for level in each_level():
+        for start in (0, 1, 32760, 65530):
+            part = slice(start, None)
+            leaf = x[part].clone().requires_grad_()
+            y = F.relu(leaf)
+            assert np.array_equal(y.detach().view(torch.int16).numpy(), np.where(negative, 0, bits)[part]), level
+            gradient = x.flip(0)[part].clone()
+            y.backward(gradient)
+            got = leaf.grad.view(torch.int16).numpy()
+            assert np.array_equal(got, np.where(passes[part], gradient.view(torch.int16).numpy(), 0)), level
+            leaf.grad = None
+            F.relu(leaf).sum().backward()
+            assert np.array_equal(leaf.grad.float().numpy(), passes[part].astype("float32")), level

@@ -6,11 +6,12 @@
 #include "elementwise_ops.h"
 #include "lanes.h"
 
-#define T            B16
-#define REAL         float
-#define FORMAT(name) name##_B16
-#define R(name)      amp_f32_##name
-#define M(name)      name##f
+#define T              B16
+#define REAL           float
+#define FORMAT(name)   name##_B16
+#define R(name)        amp_f32_##name
+#define M(name)        name##f
+#define MINUS_INFINITY (-128) /* 0xff80 */
 
 #define K(name) name##_baseline
 #define TARGET

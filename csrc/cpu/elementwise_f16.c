@@ -6,11 +6,12 @@
 #include "elementwise_ops.h"
 #include "lanes.h"
 
-#define T            H16
-#define REAL         float
-#define FORMAT(name) name##_H16
-#define R(name)      amp_f32_##name
-#define M(name)      name##f
+#define T              H16
+#define REAL           float
+#define FORMAT(name)   name##_H16
+#define R(name)        amp_f32_##name
+#define M(name)        name##f
+#define MINUS_INFINITY (-1024) /* 0xfc00 */
 
 #define K(name) name##_baseline
 #define TARGET

@@ -13,7 +13,7 @@
 #define LIGHT_UNARY(X)                                                                                                 \
     X(square, x * x) X(sqrt, M(sqrt)(x)) X(rsqrt, 1 / M(sqrt)(x)) X(reciprocal, 1 / x)                                 \
     X(floor, M(floor)(x)) X(ceil, M(ceil)(x)) X(round, M(rint)(x)) X(trunc, M(trunc)(x)) X(frac, R(frac)(x))           \
-    X(sign, R(sign)(x)) X(relu, R(relu)(x)) X(nan_to_num, R(nan_to_num)(x, n0, n1, n2))                                \
+    X(sign, R(sign)(x)) X(nan_to_num, R(nan_to_num)(x, n0, n1, n2))                                \
     X(clamp, R(clamp_high)(R(clamp_low)(x, n0), n1)) X(hardtanh, R(clamp_high)(R(clamp_low)(x, n0), n1))               \
     X(leaky_relu, R(leaky_relu)(x, n0)) X(hardswish, R(hardswish)(x)) X(hardsigmoid, R(hardsigmoid)(x))                \
     X(threshold, R(threshold)(x, n0, n1)) X(hardshrink, R(hardshrink)(x, n0)) X(softshrink, R(softshrink)(x, n0))      \
@@ -24,7 +24,7 @@
 #define LIGHT_BINARY(X)                                                                                                \
     X(add, x + y) X(sub, x - y) X(squared_difference, (x - y) * (x - y)) X(mul, x * y) X(div, x / y)                   \
     X(maximum, R(maximum)(x, y)) X(minimum, R(minimum)(x, y))                                                          \
-    X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(relu_grad, R(relu_grad)(x, y)) X(tanh_grad, R(tanh_grad)(x, y))    \
+    X(fmax, R(fmax)(x, y)) X(fmin, R(fmin)(x, y)) X(tanh_grad, R(tanh_grad)(x, y))    \
     X(sigmoid_grad, R(sigmoid_grad)(x, y)) X(prelu_kernel, R(prelu)(x, y))                                             \
     X(leaky_relu_grad, R(leaky_relu_grad)(x, y, n0)) X(inside_grad, R(inside_grad)(x, y, n0, n1, n2))                  \
     X(hardswish_grad, R(hardswish_grad)(x, y)) X(huber_grad, R(huber_grad)(x, y, n0, n1))         \

@@ -5,7 +5,7 @@
 
 /* clang-format off */
 #define UNARY_OPS(X)                                                                                                   \
-    LIGHT_UNARY(X) X(abs, M(fabs)(x)) X(neg, -x) X(round_to_tf32, R(round_to_tf32)(x))                                 \
+    LIGHT_UNARY(X) X(relu, R(relu)(x)) X(abs, M(fabs)(x)) X(neg, -x) X(round_to_tf32, R(round_to_tf32)(x))                                 \
     X(exp, R(exp)(x)) X(exp2, R(exp2)(x)) X(expm1, R(expm1)(x)) X(log, R(log)(x)) X(log2, R(log2)(x))                  \
     X(log10, R(log10)(x)) X(log1p, R(log1p)(x)) X(asin, R(asin)(x)) X(acos, R(acos)(x)) X(atan, R(atan)(x))            \
     X(sinh, R(sinh)(x)) X(cosh, R(cosh)(x)) X(asinh, R(asinh)(x)) X(acosh, R(acosh)(x)) X(atanh, R(atanh)(x))          \
@@ -26,7 +26,7 @@
     X(logical_not, x == 0)
 
 #define BINARY_OPS(X)                                                                                                  \
-    LIGHT_BINARY(X) X(div_trunc, M(trunc)(x / y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))                        \
+    LIGHT_BINARY(X) X(relu_grad, R(relu_grad)(x, y)) X(div_trunc, M(trunc)(x / y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))                        \
     X(copysign, M(copysign)(x, y)) X(gelu_grad, R(gelu_grad)(x, y)) X(heaviside, x == 0 ? y : (REAL)(x > 0))           \
     X(logaddexp, R(logaddexp)(x, y)) X(logaddexp2, amp_logaddexp2((double)x, (double)y))                               \
     X(silu_grad, R(silu_grad)(x, y)) X(mish_grad, R(mish_grad)(x, y)) X(xlogy, R(xlogy)(x, y)) X(glu, R(glu)(x, y))    \

@@ -1,5 +1,6 @@
 /* Kernels on a 16-bit format itself, for one instruction set: chunks of sixteen are widened, computed in float32 and rounded once. Needs
- *   T (B16 or H16), FORMAT(name) the name with T behind it, K(name) the name with the level behind it, TARGET function attribute.
+ *   T (B16 or H16), FORMAT(name) the name with T behind it, K(name) the name with the level behind it, TARGET function attribute,
+ *   MINUS_INFINITY its bits as a signed number.
  * The heavy functions are those of numeric_narrow.h. */
 
 #define KX(name) K(name)
@@ -114,6 +115,21 @@ TARGET static void K(copysign)(const char *const *in, char *out, int64_t n, unsi
     else IVDEP for (int64_t i = 0; i < n; i++) o[i] = (T)((a[i] & 0x7fffu) | (b[i] & 0x8000u));
 }
 
+/* As signed 16-bit numbers: positive values and NaN > 0, 0, then NaN of negative sign down to -1, below them -infinity ... -0, the least.
+ *
+ *     -32768          MINUS_INFINITY    -1   0   1
+ *       -0    ...    -inf |    -NaN        | 0 | 0 <    NaN      */
+AMP_FN int K(below_zero)(int16_t x) { return x <= MINUS_INFINITY && x != INT16_MIN; }
+AMP_FN int K(at_most_zero)(int16_t x) { return x <= MINUS_INFINITY || x == 0; }
+BITS1(relu, K(below_zero)((int16_t)x) ? 0 : x)
+TARGET static void K(relu_grad)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params) {
+    INPUT(0, grad) INPUT(1, y) OUTPUT const T first = grad[0];
+    (void)params;
+    if (scalar & 2) IVDEP for (int64_t i = 0; i < n; i++) o[i] = K(at_most_zero)((int16_t)y[0]) ? 0 : grad[i];
+    else if (scalar & 1) IVDEP for (int64_t i = 0; i < n; i++) o[i] = K(at_most_zero)((int16_t)y[i]) ? 0 : first;
+    else IVDEP for (int64_t i = 0; i < n; i++) o[i] = K(at_most_zero)((int16_t)y[i]) ? 0 : grad[i];
+}
+
 UNARY_OPS(UNARY_KERNEL)
 UNARY_VARIANTS(UNARY_KERNEL)
 UNARY_RANGED(UNARY_RANGED_KERNEL)
@@ -127,7 +143,8 @@ TERNARY_OPS(TERNARY_KERNEL)
 static const Kernel K(table)[KERNEL_COUNT] = {
     UNARY_OPS(OP_ENTRY) UNARY_RANGED(OP_ENTRY) BINARY_OPS(OP_ENTRY) TERNARY_OPS(OP_ENTRY)
     UNARY_VARIANTS(VARIANT_ENTRY) BINARY_VARIANTS(VARIANT_ENTRY)
-    [OP_neg] = K(neg), [OP_abs] = K(abs), [OP_copysign] = K(copysign),
+    [OP_neg] = K(neg), [OP_abs] = K(abs), [OP_copysign] = K(copysign), [OP_relu] = K(relu),
+    [OP_relu_grad] = K(relu_grad),
 };
 /* clang-format on */
 
