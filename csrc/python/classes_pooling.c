@@ -1,6 +1,7 @@
 /* Pooling: shapes and windows; one kernel call each. */
 #include <string.h>
 
+#include "../core/autocast.h"
 #include "classes_pooling.h"
 #include "node.h"
 
@@ -537,12 +538,67 @@ int run_AVG_POOL_GRAD(OpCall *c) {
     return average_over(c, &p, POOL_AVERAGE_GRAD, p.in);
 }
 
+static bool one_window(const Pool *p) {
+    bool one = true;
+    for (int d = 0; d < p->nd; d++) {
+        one &= p->out[d] == 1;
+    }
+    return one;
+}
+
+/* One window per plane is a mean. */
+static int mean_of_planes(OpCall *c, const Pool *p) {
+    const Tensor *in = c->arg[0].t;
+    Tensor *out = result_planes(c, 0, in, p->nd, p->out, in->v.dtype);
+    if (!out) {
+        return -1;
+    }
+    Call call;
+    amp_call_init(&call, OP_mean_dim);
+    call.nin = call.nout = 1;
+    call.in[0] = &in->v;
+    call.out[0] = &out->v;
+    for (int d = in->v.ndim - p->nd; d < in->v.ndim; d++) {
+        call.dims |= (uint64_t)1 << d;
+    }
+    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, reduce), &call, in->v.numel * 4, c->row->name);
+}
+
 int run_ADAPTIVE_AVG_POOL(OpCall *c) {
     Pool p = {0};
-    if (refuse_dtype(c, c->arg[0].t, false) < 0 || adaptive_arguments(c, &p) < 0 || adaptive_windows(&p) < 0) {
+    if (refuse_dtype(c, c->arg[0].t, false) < 0 || adaptive_arguments(c, &p) < 0) {
+        return -1;
+    }
+    if (one_window(&p) && amp_is_floating(c->arg[0].t->v.dtype)) {
+        return mean_of_planes(c, &p);
+    }
+    if (adaptive_windows(&p) < 0) {
         return -1;
     }
     return average_over(c, &p, POOL_AVERAGE, p.out);
+}
+
+/* Every element of a plane gets the gradient of its mean. */
+static int spread_over_planes(OpCall *c, const Pool *p) {
+    int64_t elements = 1, strides[AMP_MAX_DIMS];
+    for (int d = 0; d < p->nd; d++) {
+        elements *= p->in[d];
+    }
+    Tensor *g = c->arg[0].t, *out = result_planes(c, 0, g, p->nd, p->in, g->v.dtype);
+    Arg arg[MAX_ARGS] = {arg_tensor(g),
+                         {.kind = ARG_TENSOR, .t = tensor_from_number(number_int(elements), AMP_INT64, g->v.device, true)}};
+    uint8_t recording = amp_grad_enabled;
+    amp_grad_enabled = 0; /* the row has a derivative of its own */
+    Tensor *part = out && arg[1].t ? run_op_tensor(OP_div, arg) : NULL;
+    amp_grad_enabled = recording;
+    int failed = -1;
+    if (part) {
+        View all = broadcast_view(&part->v, out->v.ndim, out->v.shape, strides);
+        failed = raw_copy(&out->v, &all);
+    }
+    Py_XDECREF(arg[1].t);
+    Py_XDECREF(part);
+    return failed;
 }
 
 int run_ADAPTIVE_AVG_POOL_GRAD(OpCall *c) {
@@ -552,6 +608,9 @@ int run_ADAPTIVE_AVG_POOL_GRAD(OpCall *c) {
         return -1;
     }
     memcpy(p.out, v->shape + v->ndim - p.nd, (size_t)p.nd * sizeof *p.out);
+    if (one_window(&p)) {
+        return spread_over_planes(c, &p);
+    }
     if (adaptive_windows(&p) < 0) {
         return -1;
     }
