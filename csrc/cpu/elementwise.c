@@ -77,13 +77,32 @@ static void run(const Walk *w, char *const *ptr, const int64_t *step, int64_t n)
     }
 }
 
+/* A place past the end of dimension d goes on outside it. */
+static void carry(const Walk *w, char **ptr, int64_t *at, int d) {
+    for (; d > 0 && at[d] == w->shape[d]; d--) {
+        for (int v = 0; v < w->nview; v++) ptr[v] += w->step[v][d - 1] - at[d] * w->step[v][d];
+        at[d] = 0;
+        at[d - 1]++;
+    }
+}
+
+/* Whole rows of a copy are moved as bytes. */
+static bool moves_rows(const Walk *w) {
+    const int inner = w->nd - 1;
+    const int64_t item = (int64_t)amp_itemsize(w->dtype[0]);
+    return !w->loop->kernel && !w->stream && inner > 0 && w->dtype[0] == w->dtype[1] && w->step[0][inner] == item &&
+           w->step[1][inner] == item;
+}
+
 /* Elements [begin, end) in the walk's order. */
 static void walk_range(void *context, int64_t begin, int64_t end) {
     const Walk *w = context;
+    const int last = w->nd - 1;
+    const bool rows = moves_rows(w);
     char *ptr[AMP_MAX_OPERANDS];
-    int64_t at[AMP_MAX_DIMS], step[AMP_MAX_OPERANDS], rest = begin, inner = w->shape[w->nd - 1];
-    for (int v = 0; v < w->nview; v++) ptr[v] = w->data[v], step[v] = w->step[v][w->nd - 1];
-    for (int d = w->nd - 1; d >= 0; d--) {
+    int64_t at[AMP_MAX_DIMS], step[AMP_MAX_OPERANDS], rest = begin, inner = w->shape[last];
+    for (int v = 0; v < w->nview; v++) ptr[v] = w->data[v], step[v] = w->step[v][last];
+    for (int d = last; d >= 0; d--) {
         at[d] = 0;
         if (rest == 0) continue;
         at[d] = rest % w->shape[d];
@@ -91,19 +110,23 @@ static void walk_range(void *context, int64_t begin, int64_t end) {
         for (int v = 0; v < w->nview; v++) ptr[v] += at[d] * w->step[v][d];
     }
     while (begin < end) {
-        int64_t n = inner - at[w->nd - 1];
+        int d = last;
+        int64_t n = inner - at[last], elements = 1;
         if (n > end - begin) n = end - begin;
-        run(w, ptr, step, n);
-        begin += n;
-        if (begin == end) break;
-        for (int v = 0; v < w->nview; v++) ptr[v] -= at[w->nd - 1] * step[v];
-        at[w->nd - 1] = 0;
-        for (int d = w->nd - 2; d >= 0; d--) {
-            for (int v = 0; v < w->nview; v++) ptr[v] += w->step[v][d];
-            if (++at[d] < w->shape[d]) break;
-            for (int v = 0; v < w->nview; v++) ptr[v] -= at[d] * w->step[v][d];
-            at[d] = 0;
+        if (rows && n == inner) {
+            d = last - 1;
+            n = (end - begin) / inner;
+            elements = inner;
+            if (n > w->shape[d] - at[d]) n = w->shape[d] - at[d];
+            for (int64_t i = 0; i < n; i++)
+                memmove(ptr[0] + i * w->step[0][d], ptr[1] + i * w->step[1][d], (size_t)(inner * step[0]));
+        } else {
+            run(w, ptr, step, n);
         }
+        begin += n * elements;
+        at[d] += n;
+        for (int v = 0; v < w->nview; v++) ptr[v] += n * w->step[v][d];
+        carry(w, ptr, at, d);
     }
 }
 
