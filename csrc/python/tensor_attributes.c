@@ -81,7 +81,7 @@ static PyObject *get_grad_fn(PyObject *self, void *Py_UNUSED(closure)) {
     if (tensor_history((Tensor *)self, &fn, &nr) < 0) {
         return NULL;
     }
-    return fn ? (PyObject *)fn : Py_NewRef(Py_None);
+    return fn ? node_face(fn) : Py_NewRef(Py_None);
 }
 
 static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
