@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -509,6 +511,15 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     return input.expand(size)
 
 
+@functools.cache
+def _warn_of_indexing() -> None:
+    """Once."""
+    warnings.warn(
+        "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument: 'ij' is what happens now",
+        stacklevel=3,
+    )
+
+
 @_names.function
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of vectors (or numbers) spread over the grid that they span: the i-th along dimension i; ``"xy"`` swaps the
@@ -522,6 +533,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list")
     if any(t.dtype != given[0].dtype for t in given):
         raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        _warn_of_indexing()
     swap = indexing == "xy" and len(given) > 1
     order = [given[1], given[0], *given[2:]] if swap else given
     shape = [t.numel() for t in order]
@@ -539,7 +552,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
         raise RuntimeError("Expect a 1D vector")
     if len(given) == 1:
         return given[0]
-    return _C.functions.stack([g.reshape(-1) for g in meshgrid(*given)], 1)
+    return _C.functions.stack([g.reshape(-1) for g in meshgrid(*given, indexing="ij")], 1)
 
 
 @_names.both

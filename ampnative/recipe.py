@@ -20,7 +20,7 @@ from typing import Any
 import ampnative as torch
 from ampnative import nn, optim
 
-from . import cpu, cuda
+from . import __config__, cpu, cuda
 from .amp.explain import scale_text
 from .serialization import load, save
 
@@ -504,7 +504,7 @@ def run(args: argparse.Namespace, console: Any) -> int:
     plan = make_plan(args)
     show(
         f"Model {plan.layers} x Linear({plan.size}), device {plan.device}, {plan.autocast_name}, "
-        f"{plan.epochs} x {plan.batches} batches, {torch.get_num_threads()} threads"
+        f"{plan.epochs} x {plan.batches} batches, {__config__._threads()}"
     )
     if plan.left_out:
         show(f"Chosen so that the timed runs take about a minute on this machine: {'; '.join(plan.left_out)}.")

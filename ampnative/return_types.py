@@ -21,3 +21,14 @@ from ._ops._matrix import (  # noqa: F401  those of decompositions and histogram
     svd,
     triangular_solve,
 )
+
+
+def _shown(self: tuple) -> str:
+    """As PyTorch prints it: a line per field."""
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(type(self).__match_args__, self, strict=False))
+    return f"ampnative.return_types.{type(self).__name__}(\n{fields})"
+
+
+for _type in [value for value in globals().values() if isinstance(value, type) and issubclass(value, tuple)]:
+    _type.__repr__ = _shown
+del _type

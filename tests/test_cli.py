@@ -137,3 +137,20 @@ def test_import_of_the_package_loads_no_command_line_modules():
         for p in (program, baseline)
     )
     assert set(ours) <= set(numpys)
+
+
+@pytest.mark.parametrize(("name", "value"), [("AMPNATIVE_ISA", "sse"), ("AMPNATIVE_NUM_THREADS", "none"), ("AMPNATIVE_NUM_THREADS", "0")])
+def test_a_wrong_setting_is_one_line(name, value):
+    environment = {**os.environ, name: value}
+    command = [sys.executable, "-m", "ampnative", "info"]
+    got = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert got.returncode == 2 and got.stdout == "" and len(got.stderr.splitlines()) == 1
+    assert got.stderr.startswith(f"ampnative: {name}") and repr(value) in got.stderr
+    imported = subprocess.run([sys.executable, "-c", "import ampnative"], env=environment, capture_output=True, text=True)
+    assert imported.returncode == 1 and f"ImportError: {name}" in imported.stderr
+
+
+def test_one_thread_is_not_one_threads():
+    code = "import ampnative; ampnative.set_num_threads(1); print(ampnative.__config__.show(), ampnative.__config__.parallel_info())"
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert got.stdout.count("1 thread,") == 1 and "1 threads" not in got.stdout and "1 thread;" in got.stdout

@@ -150,3 +150,9 @@ def test_backends_and_cpu():
     assert torch.backends.cuda.is_built() is False and torch.backends.cudnn.is_available() is False
     assert torch.backends.cudnn.version() is None and torch.backends.cudnn.enabled is True
     assert torch.cpu.is_available() and torch.cpu.device_count() == 1 and torch.cpu.synchronize() is None
+
+
+def test_events_without_cuda_name_the_cure():
+    for call in [lambda: torch.cuda.Event(enable_timing=True).record(), torch.cuda.synchronize, torch.cuda.get_device_name]:
+        with pytest.raises(RuntimeError, match=r"cuda\.emulate\(\).*ampnative run --emulate-cuda"):
+            call()

@@ -191,6 +191,8 @@ def _ctc(log_probs: Tensor, targets: Tensor, steps: Any, lengths: Any, blank: in
             "ctc_loss: log_probs is a floating tensor (T, N, C) or (T, C) and targets (N, S) or (sum of target_lengths), "
             f"but got {log_probs.dtype} {list(log_probs.shape)} and {list(targets.shape)}"
         )
+    if log_probs.numel() == 0:
+        raise RuntimeError(f"ctc_loss: log_probs tensor must not be empty, but its shape is {list(log_probs.shape)}")
     found, batched = log_probs.dtype, log_probs.dim() == 3
     probabilities = rounded(log_probs if batched else log_probs.unsqueeze(1), wide(found))
     samples = probabilities.size(1)

@@ -155,8 +155,8 @@ class GradScaler:
         self._enabled = enabled
         if enabled and device == "cuda" and not _cuda_is_available():
             warnings.warn(
-                "CUDA is not available: this GradScaler is disabled. ampnative.cuda.emulate() runs CUDA's rules on "
-                "the CPU",
+                "ampnative.cuda.amp.GradScaler is enabled, but CUDA is not available. Disabling. ampnative.cuda.emulate() runs "
+                "CUDA's rules on the CPU",
                 stacklevel=caller_depth(),
             )
             self._enabled = False

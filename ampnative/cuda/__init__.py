@@ -147,7 +147,9 @@ def emulate(enabled: bool = True, *, split_k: int = 1) -> _Emulation:
 
 def _require() -> None:
     if not is_available():
-        raise RuntimeError(f"Found no NVIDIA driver: {why_unavailable()}")
+        raise RuntimeError(
+            f"Found no NVIDIA driver: {why_unavailable()}. A script that cannot call it is run by `ampnative run --emulate-cuda`"
+        )
 
 
 def _index(device: Any) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from .._C import Tensor
 from . import functional as F
 from .distance import PairwiseDistance
+from .functional.losses import _legacy_reduction
 from .module import Module
 
 
@@ -16,7 +17,7 @@ class _Loss(Module):
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
         if size_average is not None or reduce is not None:
-            reduction = F._legacy_reduction(size_average, reduce)
+            reduction = _legacy_reduction(size_average, reduce)
         self.reduction = reduction
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from .optimizer import Optimizer, as_counter, check_non_negative, check_options
+from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
 
 _zeros_like, _adam = _C.functions.zeros_like, _C._adam_
 
@@ -45,8 +45,22 @@ class AdamFamily(Optimizer):
                     self.state[p].update(self._new_state(group, p))
 
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
+        try:
+            done = self._call(group, params, grads, grad_scale)
+        except TypeError:
+            check_steps(self.state[p] for p in params)
+            raise
+        if done is not False:
+            return
+        for p in params:
+            state = self.state[p]
+            state.update({key: value for key, value in self._new_state(group, p).items() if key not in state})
+        self._step_group(group, params, grads, grad_scale)
+
+    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> bool | None:
+        """The step in C; False: some state isn't there yet."""
         beta1, beta2 = group["betas"]
-        done = _adam(
+        return _adam(
             params,
             grads,
             self.state,
@@ -66,12 +80,6 @@ class AdamFamily(Optimizer):
             self._nadam,
             grad_scale,
         )
-        if done is not False:
-            return
-        for p in params:
-            state = self.state[p]
-            state.update({key: value for key, value in self._new_state(group, p).items() if key not in state})
-        self._step_group(group, params, grads, grad_scale)
 
 
 class Adam(AdamFamily):

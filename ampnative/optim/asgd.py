@@ -18,6 +18,8 @@ class ASGD(ElementwiseOptimizer):
     parameters, rounded once. ``foreach`` and ``capturable`` change nothing. ValueError for a negative lr or weight_decay.
     """
 
+    _plain_steps = True
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -57,5 +59,5 @@ class ASGD(ElementwiseOptimizer):
             mean.copy_(param)
         else:
             mean.add_((param - mean).mul_(mu))
-        state["eta"] = as_counter(rate / (1 + lambd * rate * step) ** group["alpha"])
-        state["mu"] = as_counter(1 / max(1, step - group["t0"]))
+        state["eta"] = as_counter(rate / (1 + lambd * rate * step) ** group["alpha"]).to(state["eta"].dtype)
+        state["mu"] = as_counter(1 / max(1, step - group["t0"])).to(state["mu"].dtype)

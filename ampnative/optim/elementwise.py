@@ -8,7 +8,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..autograd.grad_mode import no_grad
-from .optimizer import Optimizer, as_counter, check_non_negative, check_options
+from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
 
 _NARROW = (_C.float16, _C.bfloat16)
 zeros_like, full_like = _C.functions.zeros_like, _C.functions.full_like
@@ -18,6 +18,8 @@ class ElementwiseOptimizer(Optimizer):
     """Subclasses define ``_new_state`` and ``_update``. What ``_update`` sees of a 16-bit parameter, its gradient and its
     state is in fp32, and is rounded once when it returns.
     """
+
+    _plain_steps = False  # whether a step count may be a Python number, which then stays as it is
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -47,18 +49,26 @@ class ElementwiseOptimizer(Optimizer):
         with no_grad():
             for param, grad in zip(params, grads, strict=True):
                 state = self._state_of(group, param)
-                state["step"] += 1
+                if isinstance(state["step"], Tensor):
+                    state["step"] += 1
+                    step = state["step"].item()
+                else:
+                    if not self._plain_steps or group["foreach"]:
+                        check_steps([state])
+                    step = state["step"] + 1
                 if grad_scale != 1.0:
                     grad.copy_(_widened(grad) / grad_scale)
                 if param.dtype in _NARROW:
-                    self._update_narrow(group, param, grad, state)
+                    self._update_narrow(group, param, grad, state, step)
                     continue
-                self._update(group, param, -grad if group["maximize"] else grad, state, state["step"].item())
+                self._update(group, param, -grad if group["maximize"] else grad, state, step)
 
-    def _update_narrow(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    def _update_narrow(
+        self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any], step: float
+    ) -> None:
         wide_param, wide_grad = _widened(param), _widened(grad)
         wide_state = {key: _widened(value) if isinstance(value, Tensor) else value for key, value in state.items()}
-        self._update(group, wide_param, -wide_grad if group["maximize"] else wide_grad, wide_state, state["step"].item())
+        self._update(group, wide_param, -wide_grad if group["maximize"] else wide_grad, wide_state, step)
         param.copy_(wide_param)
         for key, value in wide_state.items():
             if key in state and isinstance(state[key], Tensor) and state[key].dtype in _NARROW:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .. import _C
+from .._C import Tensor
 from .adam import AdamFamily
 from .optimizer import check_non_negative
 
@@ -47,3 +49,15 @@ class NAdam(AdamFamily):
                 differentiable=differentiable,
             ),
         )
+
+    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> bool | None:
+        """A loaded ``mu_product`` has the parameter's dtype; of 16 bits it is stepped in fp32 and rounded."""
+        narrow = [s for p in params if (s := self.state[p]) and s["mu_product"].dtype in (_C.float16, _C.bfloat16)]
+        kept = [state["mu_product"] for state in narrow]
+        for state, product in zip(narrow, kept, strict=True):
+            state["mu_product"] = product.float()
+        try:
+            return super()._call(group, params, grads, grad_scale)
+        finally:
+            for state, product in zip(narrow, kept, strict=True):
+                state["mu_product"] = product.copy_(state["mu_product"])

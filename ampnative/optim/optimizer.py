@@ -327,7 +327,9 @@ def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
     if isinstance(value, dict):
         return {k: _cast_state(param, v, k) for k, v in value.items()}
     if key in COUNTERS:
-        return as_counter(value)
+        if key == "step" or not (isinstance(value, Tensor) and param.is_floating_point()):
+            return as_counter(value)
+        return value.to("cpu", param.dtype)
     if isinstance(value, Tensor) or type(value).__module__ == "numpy":
         value = value if isinstance(value, Tensor) else _C.tensor(value)
         return value.to(param.device, param.dtype) if param.is_floating_point() else value.to(param.device)
@@ -342,6 +344,16 @@ COUNTERS = ("step", "mu_product", "eta", "mu")
 def as_counter(value: Any) -> Tensor:
     """A step count or running product as the list functions want it: a 0-dim fp32 tensor on the CPU."""
     return _C.tensor(float(value), dtype=_C.float32, device="cpu")
+
+
+def check_steps(states: Iterable[dict[str, Any]]) -> None:
+    """RuntimeError for a step count that isn't a tensor: what saved states of long ago have, edited into a live one."""
+    for state in states:
+        if "step" in state and not isinstance(state["step"], Tensor):
+            raise RuntimeError(
+                f"API has changed, `state_steps` argument must contain a list of singleton tensors, not {state['step']!r}: "
+                f"give state['step'] a tensor, or load the state by load_state_dict, which converts it"
+            )
 
 
 def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, Any]]) -> bool:

@@ -75,19 +75,24 @@ class SGD(Optimizer):
                 grad_scale,
             )
             return
-        done = _sgd(
-            params,
-            grads,
-            self.state,
-            group["lr"],
-            momentum,
-            group["dampening"],
-            group["weight_decay"],
-            group["nesterov"],
-            group["maximize"],
-            False,
-            grad_scale,
-        )
+        try:
+            done = _sgd(
+                params,
+                grads,
+                self.state,
+                group["lr"],
+                momentum,
+                group["dampening"],
+                group["weight_decay"],
+                group["nesterov"],
+                group["maximize"],
+                False,
+                grad_scale,
+            )
+        except TypeError:
+            if not _forget_none(self.state[p] for p in params):
+                raise
+            done = False
         if done is False:
             self._step_with_new_buffers(group, params, grads, grad_scale)
 
@@ -120,6 +125,12 @@ class SGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for values in self.state.values():
-            if isinstance(values, dict) and values.get("momentum_buffer", self) is None:
-                del values["momentum_buffer"]
+        _forget_none(values for values in self.state.values() if isinstance(values, dict))
+
+
+def _forget_none(states: Iterable[dict[str, Any]]) -> bool:
+    """A buffer of None is one that doesn't exist yet. Whether there were any."""
+    absent = [state for state in states if state.get("momentum_buffer", state) is None]
+    for state in absent:
+        del state["momentum_buffer"]
+    return bool(absent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from .._C import Tensor
 from ..autograd.grad_mode import no_grad
 from ..nn.module import Module
 from .lr_scheduler.base import LRScheduler, per_group, require_optimizer
-from .lr_scheduler.cycles import ANNEALING, check_strategy
+from .lr_scheduler.cycles import check_strategy
 from .optimizer import Optimizer
 
 __all__ = [
@@ -191,7 +192,7 @@ class SWALR(LRScheduler):
 
     def _weight(self, step: int) -> float:
         share = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
-        return ANNEALING[self._anneal_strategy](0.0, 1.0, share)
+        return share if self._anneal_strategy == "linear" else (1.0 - math.cos(math.pi * share)) / 2
 
     def get_lr(self) -> list[Any]:
         """The first rate is recovered from the present one, so that a rate that the user edits stays edited."""

@@ -11,7 +11,7 @@ AMP_FN bool R(isinf)(REAL x) { return M(fabs)(x) == C(INFINITY); }
 AMP_FN REAL R(sign)(REAL x) { return (REAL)((x > 0) - (x < 0)); } /* NaN has sign 0 */
 AMP_FN REAL R(relu)(REAL x) { return x < 0 ? 0 : x; }             /* keeps NaN and -0 */
 AMP_FN REAL R(frac)(REAL x) { return x - M(trunc)(x); }
-AMP_FN REAL R(leaky_relu)(REAL x, REAL slope) { return x < 0 ? x * slope : x; }
+AMP_FN REAL R(leaky_relu)(REAL x, REAL slope) { return x > 0 ? x : x * slope; } /* 0 of either sign takes part */
 
 AMP_FN REAL R(hardswish)(REAL x) {
     REAL shifted = x + 3, part = shifted < 0 ? 0 : shifted > 6 ? 6 : shifted;

@@ -365,6 +365,12 @@ int run_RANDOM_FILL(OpCall *c) {
         PyErr_SetString(PyExc_RuntimeError, "uniform_ expects to return a [from, to) range, but found from > to");
         return -1;
     }
+    if (c->row->op == OP_uniform &&
+        !(isfinite(num[0].f) && isfinite(num[1].f) && number_fits(&num[0], t->v.dtype) && number_fits(&num[1], t->v.dtype))) {
+        PyErr_Format(PyExc_RuntimeError, "%s is out of bounds for %s: its values end sooner",
+                     isfinite(num[0].f) && number_fits(&num[0], t->v.dtype) ? "to" : "from", amp_dtype_info[t->v.dtype].name);
+        return -1;
+    }
     if (c->row->op == OP_normal && !(num[1].f >= 0)) {
         PyErr_SetString(PyExc_RuntimeError, "normal expects std >= 0.0");
         return -1;

@@ -305,6 +305,31 @@ static View batch_first(const IndexPlan *p, const View *v, bool adjacent, int64_
     return out;
 }
 
+/* Says which index a kernel refused. -1. */
+static int index_refused(const IndexPlan *p, const Arg *indices) {
+    if (!PyErr_ExceptionMatches(PyExc_IndexError)) {
+        return -1;
+    }
+    for (int i = 0; i < p->k; i++) {
+        int64_t size = p->source_shape[i];
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        Tensor *dense = raw_contiguous(indices->ts[i]);
+        PyErr_Restore(type, value, trace);
+        for (int64_t k = 0; dense && k < dense->v.numel; k++) {
+            int64_t at;
+            memcpy(&at, dense->v.data + k * (int64_t)sizeof at, sizeof at);
+            if (at < -size || at >= size) {
+                PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)at,
+                             p->first + i, (long long)size);
+                break;
+            }
+        }
+        Py_XDECREF(dense);
+    }
+    return -1;
+}
+
 int run_INDEX(OpCall *c) {
     Tensor *in = c->arg[0].t;
     bool adjacent = c->arg[3].i != 0;
@@ -319,7 +344,8 @@ int run_INDEX(OpCall *c) {
     int64_t shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS];
     View to = batch_first(&p, &out->v, adjacent, shape, stride);
     Call call = {.op = OP_index, .nin = 1, .nout = 1, .in = {&p.source}, .out = {&to}, .list = p.list, .nlist = p.k};
-    return run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index), &call, out->v.numel * 16, "index");
+    int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index), &call, out->v.numel * 16, "index");
+    return failed < 0 ? index_refused(&p, &c->arg[1]) : 0;
 }
 
 int run_INDEX_PUT(OpCall *c) {
@@ -364,7 +390,7 @@ int run_INDEX_PUT(OpCall *c) {
                  .num = {number_int(c->arg[5].i)}};
     int failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, index_put), &call, wide.numel * 16, "index_put");
     Py_DECREF(same);
-    return failed;
+    return failed < 0 ? index_refused(&p, &c->arg[1]) : 0;
 }
 
 int run_NONZERO(OpCall *c) {

@@ -35,6 +35,10 @@ static int reduction_parse(const char *text) {
             return i;
         }
     }
+    if (!strcmp(text, "elementwise_mean")) {
+        const char *cure = "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.";
+        return PyErr_WarnEx(PyExc_UserWarning, cure, 1) < 0 ? -1 : REDUCE_MEAN;
+    }
     PyErr_Format(PyExc_ValueError, "%s is not a valid value for reduction: use 'none', 'mean' or 'sum'", text);
     return -1;
 }
@@ -95,6 +99,11 @@ static Tensor *distance(Back *b, Tensor *x, Tensor *t) {
 int run_MSE_LOSS(OpCall *c) {
     int reduction = reduction_parse(c->arg[2].s);
     if (reduction < 0) {
+        return -1;
+    }
+    if (amp_is_complex(c->arg[0].t->v.dtype) || amp_is_complex(c->arg[1].t->v.dtype)) {
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "\"mse\" not implemented for complex tensors: take the mean of (input - target).abs() ** 2");
         return -1;
     }
     Back frame, *b = &frame;

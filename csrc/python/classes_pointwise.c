@@ -24,6 +24,30 @@ static bool wrapped_number(const Tensor *t, Number *n) {
     return true;
 }
 
+/* What holds number i beside tensors of `dtype`. Beside 16 bits that is fp32, but for numbers that PyTorch's kernels round first; the ones
+ * that derivatives pass and nan_to_num's may be any. */
+static int number_dtype(const OpCall *c, int i, int dtype) {
+    if (c->row->op == OP_hardtanh && amp_is_integral(dtype)) {
+        return AMP_INT64;
+    }
+    if (c->row->param[c->row->number[i]].kind == ARG_FLOAT &&
+        (c->row->variants & VARIANT_P || c->row->op == OP_nan_to_num || amp_is_integral(dtype))) {
+        return AMP_FLOAT64; /* kernels that don't take integers say so themselves */
+    }
+    switch (c->row->op) {
+    case OP_add:
+    case OP_sub:
+    case OP_rsub:
+    case OP_clamp:
+    case OP_hardtanh:
+    case OP_hardshrink:
+    case OP_softshrink:
+    case OP_logit: return dtype;
+    case OP_threshold: return i == 0 && amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype;
+    default: return amp_is_16bit(dtype) ? AMP_FLOAT32 : dtype;
+    }
+}
+
 /* The op's numbers in signature order; optional ones may be absent. RuntimeError, -1, for one that `dtype`, which is computed in,
  * does not hold. */
 static int fill_numbers(const OpCall *c, Call *call, int dtype) {
@@ -34,17 +58,18 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
             *n = number_int(!strcmp(a->s, "tanh"));
         }
-        if (a->kind == ARG_NUMBER && a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1)) {
+        if ((a->kind != ARG_NUMBER && a->kind != ARG_FLOAT) || (a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1))) {
             continue; /* alpha as it usually is: every dtype holds it */
         }
-        bool alpha = c->row->op == OP_add || c->row->op == OP_sub || c->row->op == OP_rsub;
-        bool narrow = alpha || (c->row->op == OP_threshold && i == 1); /* the others stay fp32 beside 16 bits */
-        int holds = amp_is_16bit(dtype) && !narrow ? AMP_FLOAT32 : dtype;
-        if (a->kind == ARG_NUMBER && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, holds)) < 0) {
+        int holds = number_dtype(c, i, dtype);
+        if ((c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, holds)) < 0) {
             return -1;
         }
-        if (alpha && amp_is_16bit(dtype) && c->arg[0].t->v.device == AMP_CPU) { /* as for operands: see stays_wide */
-            n->f = amp_held_by(n->f, dtype);
+        if (dtype == AMP_BOOL) {
+            *n = number_int(n->kind == NUMBER_FLOAT ? n->f != 0 : n->i != 0);
+        }
+        if (amp_is_16bit(holds) && c->arg[0].t->v.device == AMP_CPU) { /* as for operands: see stays_wide */
+            n->f = amp_held_by(n->f, holds);
         }
     }
     if (c->row->op == OP_pow) {
@@ -66,6 +91,8 @@ static bool wants_numbers(const OpCall *c, const Tensor *in) {
     case OP_round:
     case OP_trunc:
     case OP_relu:
+    case OP_softsign:
+    case OP_tanhshrink:
     case OP_threshold: return true;
     case OP_abs: return in->v.device == AMP_CPU;
     default: return false;
@@ -83,10 +110,12 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         break;
     case RULE_REAL: *out = amp_real_of(dtype); break;
     case RULE_BOOL: *out = AMP_BOOL; break;
-    case RULE_OWN: /* clamp: a float bound makes an integer tensor float */
+    case RULE_OWN: /* clamp: a float bound makes an integer tensor float, an integer one a bool tensor int64 */
         for (int i = 1; i <= 2; i++) {
             if (c->arg[i].kind == ARG_NUMBER && c->arg[i].num.kind == NUMBER_FLOAT && amp_is_integral(dtype)) {
                 *compute = *out = amp_state.default_dtype;
+            } else if (c->arg[i].kind == ARG_NUMBER && c->arg[i].num.kind == NUMBER_INT && *compute == AMP_BOOL) {
+                *compute = *out = AMP_INT64;
             }
         }
         if (c->arg[1].kind == ARG_NONE && c->arg[2].kind == ARG_NONE) {
@@ -99,7 +128,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
     if (dtype == AMP_BOOL && c->row->op == OP_square) { /* as pow(input, 2) */
         *compute = *out = AMP_INT64;
     }
-    if (dtype == AMP_BOOL && wants_numbers(c, in)) {
+    if (dtype == AMP_BOOL && (wants_numbers(c, in) || (c->row->op == OP_clamp && *compute == AMP_BOOL))) {
         return bool_refused(c, "Convert it to a number dtype first.");
     }
     if (dtype == AMP_BOOL && c->row->op == OP_neg) {
@@ -366,6 +395,9 @@ static int binary_dtype_checks(const OpCall *c, int common) {
             return -1;
         }
     }
+    if (op == OP_pow && amp_is_16bit(common) && other->flags & TENSOR_WRAPPED && check_value(other, common) < 0) {
+        return -1;
+    }
     if ((op == OP_max_other || op == OP_min_other) && other->flags & TENSOR_WRAPPED) {
         PyErr_Format(
             PyExc_TypeError,
@@ -382,8 +414,8 @@ static int binary_dtype_checks(const OpCall *c, int common) {
     }
     bool half_complex = (common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow)) ||
                         (common == AMP_BCOMPLEX32 && c->row->rule != RULE_BOOL && !c->out),
-         logical_floor = common == AMP_BOOL &&
-                         (op == OP_floor_divide || (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
+         logical_floor = common == AMP_BOOL && (op == OP_floor_divide || op == OP_fmod || op == OP_remainder ||
+                                                (op == OP_pow && !(c->arg[1].t->flags & TENSOR_WRAPPED)));
     if (half_complex || logical_floor) {
         PyErr_Format(PyExc_NotImplementedError, "\"%s\" not implemented for '%s': cast one operand to %s first", c->row->name,
                      amp_dtype_info[common].name, half_complex ? "complex64" : "int64");
@@ -404,6 +436,11 @@ static int binary_dtype_checks(const OpCall *c, int common) {
         NumberKind kind = (NumberKind)c->arg[2].num.kind;
         if (kind == NUMBER_FLOAT && amp_is_integral(common)) {
             PyErr_Format(PyExc_RuntimeError, "For integral input tensors, argument alpha must not be a floating point number");
+            return -1;
+        }
+        if (kind == NUMBER_BOOL && common != AMP_BOOL) {
+            PyErr_Format(PyExc_RuntimeError, "Boolean alpha only supported for Boolean results, not for %s: pass a number",
+                         amp_dtype_info[common].name);
             return -1;
         }
     }
@@ -457,7 +494,13 @@ static int check_lerp(Tensor *const *t) {
             return -1;
         }
     }
-    return 0;
+    if (amp_is_integral(t[0]->v.dtype)) {
+        PyErr_Format(PyExc_NotImplementedError, "\"lerp\" not implemented for '%s': it works on floating point tensors",
+                     amp_dtype_info[t[0]->v.dtype].name);
+        return -1;
+    }
+    int holds = amp_is_16bit(t[0]->v.dtype) ? AMP_FLOAT32 : t[0]->v.dtype;
+    return t[2]->flags & TENSOR_WRAPPED ? check_value(t[2], holds) : 0;
 }
 
 int run_TERNARY(OpCall *c) {
@@ -499,7 +542,9 @@ int run_TERNARY(OpCall *c) {
         return -1;
     }
     int common = promote_tensors(3, t);
-
+    if (common == AMP_BOOL) {
+        return bool_refused(c, "Use the & and | operators.");
+    }
     if (c->row->rule == RULE_FLOAT && amp_is_integral(common)) {
         common = amp_state.default_dtype;
     }

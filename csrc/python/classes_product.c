@@ -18,10 +18,15 @@ static int same_dtypes(const OpCall *c, const Tensor *a, const Tensor *b) {
 
 static int shapes_disagree(const OpCall *c, const Tensor *a, const Tensor *b) {
     PyObject *x = tensor_describe(a), *y = tensor_describe(b);
+    char sizes[96] = "";
+    if (a->v.ndim == 2 && b->v.ndim == 2) {
+        PyOS_snprintf(sizes, sizeof sizes, " (%lldx%lld and %lldx%lld)", (long long)a->v.shape[0], (long long)a->v.shape[1],
+                      (long long)b->v.shape[0], (long long)b->v.shape[1]);
+    }
     if (x && y) {
         PyErr_Format(PyExc_RuntimeError,
-                     "%s: mat1 and mat2 shapes cannot be multiplied: %U and %U. The inner sizes must be equal", c->row->name, x,
-                     y);
+                     "%s: mat1 and mat2 shapes cannot be multiplied%s: %U and %U. The inner sizes must be equal", c->row->name,
+                     sizes, x, y);
     }
     Py_XDECREF(x);
     Py_XDECREF(y);
@@ -281,10 +286,14 @@ int run_LINEAR(OpCall *c) {
     if (k != w->v.shape[w->v.ndim - 1]) {
         PyObject *size = size_from_dims(nd, x->v.shape);
         if (size) {
-            PyErr_Format(
-                PyExc_RuntimeError,
-                "linear(): mat1 and mat2 shapes cannot be multiplied: the input, %R, has %lld features, the layer takes %lld",
-                size, (long long)k, (long long)w->v.shape[w->v.ndim - 1]);
+            long long wanted = (long long)w->v.shape[w->v.ndim - 1];
+            for (int d = 0; d < nd - 1; d++) {
+                rows *= x->v.shape[d];
+            }
+            PyErr_Format(PyExc_RuntimeError,
+                         "linear(): mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld): the input, %R, has %lld "
+                         "features, the layer takes %lld",
+                         (long long)rows, (long long)k, wanted, (long long)n, size, (long long)k, wanted);
             Py_DECREF(size);
         }
         return -1;

@@ -107,7 +107,7 @@ static int64_t add_slot(Task *t, PyObject *key) {
         return -1;
     }
     int64_t i = t->nslots++;
-    bool leaf = Py_TYPE(key) != amp_state.node_type;
+    bool leaf = !node_check(key);
     t->slot[i] = (TaskSlot){.key = key, .is_leaf = leaf};
     int64_t h = (int64_t)hash_pointer(key) & t->mask;
     while (t->table[h]) {
@@ -474,7 +474,7 @@ done:
 bool engine_takes_rounded(const Back *b, int i) {
     const Task *t = b->task;
     const Node *n = b->node, *cast = (const Node *)n->edge[i].to;
-    if (!cast || Py_TYPE(cast) != amp_state.node_type || cast->op != OP_to_copy || t->create_graph || t->ncapture || t->slices ||
+    if (!cast || !node_check((const PyObject *)cast) || cast->op != OP_to_copy || t->create_graph || t->ncapture || t->slices ||
         amp_mode & MODE_OBSERVER || cast->rare || n->rare) {
         return false;
     }

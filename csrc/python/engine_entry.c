@@ -42,6 +42,20 @@ static Tensor *root_gradient(const TensorMeta *root, PyObject *given) {
     return one;
 }
 
+/* Once: gradients that are part of a graph keep it, and through it the parameters, alive. */
+static int warn_of_cycle(void) {
+    static bool warned;
+    if (warned) {
+        return 0;
+    }
+    warned = true;
+    return PyErr_WarnEx(
+        PyExc_UserWarning,
+        "Using backward() with create_graph=True will create a reference cycle between a parameter and its "
+        "gradient. Use autograd.grad() for gradients that you differentiate again, or set .grad to None after use.",
+        1);
+}
+
 int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_graph, bool create_graph, PyObject *inputs,
                             bool accumulate_grads, bool allow_unused, PyObject **out) {
     Py_ssize_t n = PyTuple_GET_SIZE(roots), m = PyTuple_GET_SIZE(inputs);
@@ -51,6 +65,9 @@ int engine_backward_objects(PyObject *roots, PyObject *gradients, bool keep_grap
     if (!g || !edges) {
         PyErr_NoMemory();
         n = m = 0;
+        goto done;
+    }
+    if (create_graph && accumulate_grads && warn_of_cycle() < 0) {
         goto done;
     }
     for (Py_ssize_t i = 0; i < n + m; i++) {

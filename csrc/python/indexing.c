@@ -196,6 +196,11 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
             Py_SETREF(t, call_cast(t, AMP_INT64));
         }
     } else {
+        if (PyUnicode_Check(o) || PyBytes_Check(o)) {
+            PyErr_Format(PyExc_TypeError, "new(): invalid data type '%s': tensors are indexed by numbers, slices and tensors",
+                         Py_TYPE(o)->tp_name);
+            return -1;
+        }
         PyErr_Format(PyExc_IndexError,
                      "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
                      Py_TYPE(o)->tp_name);

@@ -204,7 +204,8 @@ static int check_name(PyObject *self, Kind kind, PyObject *name) {
 /* A Parameter or a Module was assigned: it takes the name over from whatever held it. */
 static int adopt(ModuleBase *self, Kind kind, PyObject *name, PyObject *value) {
     if (!self->registry[kind]) {
-        PyErr_Format(PyExc_AttributeError, "cannot assign %s before Module.__init__() call", kind_plural[kind]);
+        PyErr_Format(PyExc_AttributeError, "cannot assign %s before Module.__init__() call",
+                     kind == KIND_MODULE ? "module" : kind_plural[kind]);
         return -1;
     }
     int known = holds(self, kind, name);

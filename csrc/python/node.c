@@ -113,7 +113,7 @@ Node *node_new(int op, int nin, int nout, int narg) {
         PyErr_NoMemory();
         return NULL;
     }
-    n->op = (uint16_t)op;
+    n->op = n->shown = (uint16_t)op;
     n->nin = nin;
     n->nout = (uint8_t)nout;
     n->seq = next_seq++;

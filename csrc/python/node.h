@@ -34,6 +34,7 @@ struct Node {
     uint16_t op; /* OP_*, or NODE_FUNCTION, NODE_COPY_SLICES, NODE_TO_CHECKPOINT.. */
     uint8_t nout, state, narg;
     uint8_t packed; /* bit i: saved[i].t is no Tensor but what saved_pack made of it */
+    uint16_t shown; /* the op that it is named after: its own, or the one that was made of several, of which this is the last */
     int32_t nin;    /* edges */
     Edge *edge;
     TensorMeta *in;  /* nin entries */
@@ -126,6 +127,13 @@ static inline PyObject *node_rare(const Node *n, int which) { return n->rare ? n
 PyObject **node_rare_slot(Node *n, int which); /* made on demand; NULL with MemoryError */
 void node_rare_clear(Node *n);
 PyObject *node_name(const Node *n);
+/* The node as users get to see it: its type is named as it is (a subtype of Node). Takes over the reference; NULL stays NULL. */
+PyObject *node_face(Node *n);
+void node_show_as(const OpRow *row,
+                  const OpCall *c);                /* names the nodes behind a composite's results after it, where PyTorch does */
+static inline bool node_check(const PyObject *o) { /* node or leaf? */
+    return Py_TYPE(o) == amp_state.node_type || Py_TYPE(o)->tp_dealloc == node_dealloc;
+}
 PyObject *node_metadata(Node *n);                       /* borrowed */
 PyObject *register_in(PyObject **dict, PyObject *hook); /* adds to a dict that is made on demand; its handle */
 /* What a root or an input of a backward pass says: a Tensor, or a GradientEdge. New reference in e->to (NULL: no history). With meta:

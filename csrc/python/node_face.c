@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <structmember.h>
+#include <string.h>
 
 /* The end of a way backward: what next_functions shows for a leaf. Hooks on it belong to the leaf. */
 typedef struct Accumulator {
@@ -71,11 +72,27 @@ static const struct {
     uint16_t op;
     const char *name;
 } renamed[] = {
-    {OP_linear, "AddmmBackward0"},
     {OP_norm_channels, "NativeBatchNormBackward0"},
     {OP_selu, "EluBackward0"},
     {OP_logsigmoid, "LogSigmoidBackward0"},
     {OP_prelu_kernel, "PreluKernelBackward0"},
+    {OP_clamp, "ClampBackward1"},
+    {OP_square, "PowBackward0"},
+    {OP_fill, "FillBackward2"},
+    {OP_copy, "torch::autograd::CopyBackwards"},
+    {OP_softsign, "DivBackward0"},
+    {OP_div_trunc, "DivBackward2"},
+    {OP_floor_divide, "DivBackward2"},
+    {OP_scatter_value, "ScatterBackward1"},
+    {OP_layer_norm, "NativeLayerNormBackward0"},
+    {OP_group_norm, "NativeGroupNormBackward0"},
+    {OP_grid_sample, "GridSampler2DBackward0"},
+    {OP_inverse, "LinalgInvExBackward0"},
+    {OP_linalg_inv, "LinalgInvExBackward0"},
+    {OP_linalg_solve, "LinalgSolveExBackward0"},
+    {OP_linalg_cholesky, "LinalgCholeskyExBackward0"},
+    {OP_svd, "LinalgSvdBackward0"},
+    {OP_logdet, "LinalgSlogdetBackward0"},
     {OP_squeeze_dim, "SqueezeBackward1"},
     {OP_sum_dim, "SumBackward1"},
     {OP_mean_dim, "MeanBackward1"},
@@ -87,19 +104,57 @@ static const struct {
     {OP_attention, "ScaledDotProductFlashAttentionForCpuBackward0"},
 };
 
-PyObject *node_name(const Node *n) {
-    if (n->op == NODE_COPY_SLICES) {
-        return PyUnicode_FromString("CopySlices");
+/* Ops that are made of others here, and of one piece there. */
+static const uint16_t whole[] = {
+    OP_layer_norm,      OP_group_norm,       OP_nll_loss,      OP_bce_logits,    OP_smooth_l1_loss,  OP_huber_loss,
+    OP_stack,           OP_logsumexp,        OP_index_select,  OP_pixel_shuffle, OP_pixel_unshuffle, OP_trace,
+    OP_cdist,           OP_linalg_cross,     OP_linalg_solve,  OP_linalg_inv,    OP_inverse,         OP_linalg_det,
+    OP_linalg_cholesky, OP_linalg_svd,       OP_svd,           OP_linalg_qr,     OP_linalg_eigh,     OP_linalg_slogdet,
+    OP_logdet,          OP_soft_margin_loss, OP_scatter_value, OP_scatter,       OP_renorm,
+};
+
+void node_show_as(const OpRow *row, const OpCall *c) {
+    if (!grad_recording()) {
+        return;
     }
-    if (n->op == NODE_FUNCTION) {
-        return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
-    }
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
-        if (renamed[i].op == n->op) {
-            return PyUnicode_FromString(renamed[i].name);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        for (int k = 0; whole[i] == row->op && k < c->nresult; k++) {
+            Node *n = c->result[k] ? c->result[k]->fn : NULL;
+            if (n && Py_TYPE(n) == amp_state.node_type) { /* nobody has seen it */
+                n->shown = row->op;
+            }
         }
     }
-    PyObject *text = PyUnicode_FromString(amp_rows[n->op].name), *title = text ? PyObject_CallMethod(text, "title", NULL) : NULL;
+}
+
+/* Names that the operands decide: numbers have no edges and no dimensions. */
+static const char *name_by_operands(const Node *n) {
+    bool left = n->nin > 0 && n->edge[0].to, right = n->nin > 1 && n->edge[1].to, biased = n->nin > 2 && n->in[2].ndim;
+    switch (n->shown) {
+    case OP_linear:
+        if (n->in[0].ndim == 2) {
+            return biased ? "AddmmBackward0" : "MmBackward0";
+        }
+        return n->in[0].ndim > 2 || biased ? "UnsafeViewBackward0" : "SqueezeBackward4";
+    case OP_sub: return !left && right && n->in[0].ndim == 0 ? "RsubBackward1" : NULL;
+    case OP_pow: return !right ? "PowBackward0" : left || n->in[0].ndim ? "PowBackward1" : "PowBackward2";
+    default: return NULL;
+    }
+}
+
+PyObject *node_name(const Node *n) {
+    const char *known = n->shown == NODE_COPY_SLICES ? "torch::autograd::CopySlices" : name_by_operands(n);
+    if (n->shown == NODE_FUNCTION) {
+        return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
+    }
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed && !known; i++) {
+        known = renamed[i].op == n->shown ? renamed[i].name : NULL;
+    }
+    if (known) {
+        return PyUnicode_FromString(known);
+    }
+    PyObject *text = PyUnicode_FromString(amp_rows[n->shown].name),
+             *title = text ? PyObject_CallMethod(text, "title", NULL) : NULL;
     PyObject *joined = title ? PyObject_CallMethod(title, "replace", "ss", "_", "") : NULL;
     PyObject *name = joined ? PyUnicode_FromFormat("%UBackward0", joined) : NULL;
     Py_XDECREF(text);
@@ -108,21 +163,69 @@ PyObject *node_name(const Node *n) {
     return name;
 }
 
+/* ---- types ---- */
+
+static PyObject *type_of_name; /* short name -> subtype of Node; strong */
+
+/* Shown without "builtins.", which the type needs for its __module__. */
+static PyTypeObject *named_shortly(PyTypeObject *type) {
+    if (type) {
+        type->tp_name = strrchr(type->tp_name, '.') + 1;
+    }
+    return type;
+}
+
+/* Subtypes add nothing but their name. */
+static PyObject *make_named_type(const char *name) {
+    PyType_Slot slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_traverse, node_traverse}, {Py_tp_clear, node_clear}, {0, NULL}};
+    char full[200];
+    if ((size_t)PyOS_snprintf(full, sizeof full, "builtins.%s", name) >= sizeof full) {
+        return Py_NewRef((PyObject *)amp_state.node_type);
+    }
+    PyType_Spec spec = {
+        .name = full,
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpecWithBases(&spec, (PyObject *)amp_state.node_type);
+    return (PyObject *)named_shortly(type);
+}
+
+PyObject *node_face(Node *n) {
+    if (!n || Py_TYPE(n) != amp_state.node_type) {
+        return (PyObject *)n;
+    }
+    PyObject *name = node_name(n), *type = NULL;
+    const char *text = name ? PyUnicode_AsUTF8(name) : NULL, *last = text ? strrchr(text, ':') : NULL;
+    last = last ? last + 1 : text;
+    if (last && (type_of_name || (type_of_name = PyDict_New())) &&
+        !(type = Py_XNewRef(PyDict_GetItemString(type_of_name, last)))) {
+        type = make_named_type(last);
+        if (type && PyDict_SetItemString(type_of_name, last, type) < 0) {
+            Py_CLEAR(type);
+        }
+    }
+    Py_XDECREF(name);
+    if (!type) {
+        Py_DECREF(n);
+        return NULL;
+    }
+    PyTypeObject *before = Py_TYPE(n);
+    Py_SET_TYPE(n, (PyTypeObject *)type); /* the reference goes along */
+    Py_DECREF(before);
+    return (PyObject *)n;
+}
+
 /* ---- what both kinds have ---- */
 
-static bool is_node(PyObject *o) { return Py_TYPE(o) == amp_state.node_type; }
+static bool is_node(PyObject *o) { return node_check(o); }
 static bool is_accumulator(PyObject *o) { return Py_TYPE(o) == accumulator_type; }
 
 static PyObject *face_name(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     return is_node(self) ? node_name((Node *)self) : PyUnicode_FromString("torch::autograd::AccumulateGrad");
 }
 
-static PyObject *face_repr(PyObject *self) {
-    PyObject *name = is_node(self) ? node_name((Node *)self) : PyUnicode_FromString("AccumulateGrad");
-    PyObject *text = name ? PyUnicode_FromFormat("<%U object at %p>", name, self) : NULL;
-    Py_XDECREF(name);
-    return text;
-}
+static PyObject *face_repr(PyObject *self) { return PyUnicode_FromFormat("<%s object at %p>", Py_TYPE(self)->tp_name, self); }
 
 /* The one accumulator of a leaf as long as somebody holds it. New reference. */
 static PyObject *accumulator_of(Tensor *leaf) {
@@ -149,7 +252,9 @@ static PyObject *face_next(PyObject *self, void *Py_UNUSED(closure)) {
     PyObject *tuple = PyTuple_New(n ? n->nin : 0);
     for (int i = 0; tuple && n && i < n->nin; i++) {
         PyObject *to = n->edge[i].to;
-        PyObject *shown = !to || is_node(to) ? Py_NewRef(to ? to : Py_None) : accumulator_of((Tensor *)to);
+        PyObject *shown = !to           ? Py_NewRef(Py_None)
+                          : is_node(to) ? node_face((Node *)Py_NewRef(to))
+                                        : accumulator_of((Tensor *)to);
         PyObject *pair = shown ? Py_BuildValue("(NI)", shown, n->edge[i].nr) : NULL;
         PyTuple_SET_ITEM(tuple, i, pair);
         if (!pair) {
@@ -242,7 +347,7 @@ static PyTypeObject *make_node_type(PyObject *module) {
     static PyType_Spec spec = {
         .name = "ampnative.autograd.Node",
         .basicsize = sizeof(Node),
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         .slots = slots,
     };
     return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
@@ -300,12 +405,12 @@ static PyTypeObject *make_accumulator_type(PyObject *module) {
         {0, NULL},
     };
     static PyType_Spec spec = {
-        .name = "ampnative.autograd.AccumulateGrad",
+        .name = "builtins.AccumulateGrad",
         .basicsize = sizeof(Accumulator),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         .slots = slots,
     };
-    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return named_shortly((PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL));
 }
 
 /* ---- edges ---- */
@@ -360,7 +465,9 @@ static PyObject *gradient_edge(PyObject *Py_UNUSED(module), PyObject *o) {
                         "It is not possible to get the gradient edge for a Tensor that does not require gradients");
         return NULL;
     }
-    if (!is_node(e.to)) {
+    if (is_node(e.to)) {
+        e.to = node_face((Node *)e.to);
+    } else {
         Py_SETREF(e.to, accumulator_of((Tensor *)e.to));
     }
     return e.to ? Py_BuildValue("(NI)", e.to, e.nr) : NULL;

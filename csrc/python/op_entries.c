@@ -90,10 +90,35 @@ static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *c
     }
 }
 
-/* One function object per name: its self is the number of the first row. */
+/* One function object per name. Its self says which row is the first. As a kind of module it is what help(), inspect and pickle expect
+ * of a function that is no method. */
+static PyTypeObject *entry_type;
+static Py_ssize_t entry_offset; /* of the row's number and the variant, behind what a module has */
+
+static int *entry_code(PyObject *entry) { return (int *)(void *)((char *)entry + entry_offset); }
+
 static PyObject *function_entry(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    long code = PyLong_AsLong(self);
-    return call_overloads((int)(code & 0xffff), (int)(code >> 16), NULL, args, nargs, kwnames);
+    const int *code = entry_code(self);
+    return call_overloads(code[0], code[1], NULL, args, nargs, kwnames);
+}
+
+static int make_entry_type(void) {
+    static PyType_Slot slots[] = {{0, NULL}};
+    static PyType_Spec spec = {.name = "ampnative._C.functions_of_rows", .flags = Py_TPFLAGS_DEFAULT, .slots = slots};
+    size_t end = (size_t)PyModule_Type.tp_basicsize;
+    entry_offset = (Py_ssize_t)((end + sizeof(int) - 1) / sizeof(int) * sizeof(int));
+    spec.basicsize = (int)(entry_offset + 2 * (Py_ssize_t)sizeof(int));
+    entry_type = (PyTypeObject *)PyType_FromSpecWithBases(&spec, (PyObject *)&PyModule_Type);
+    return entry_type ? 0 : -1;
+}
+
+static PyObject *make_entry(int row, int variant) {
+    PyObject *entry = PyObject_CallFunction((PyObject *)entry_type, "s", "ampnative");
+    if (entry) {
+        entry_code(entry)[0] = row;
+        entry_code(entry)[1] = variant;
+    }
+    return entry;
 }
 
 #define OP(id, name, variants, signature, cls, dtype, cuda, cpu, saves, derivative, fast) \
@@ -187,14 +212,16 @@ int op_entries_methods(PyMethodDef *out, int limit) {
 }
 
 static int add_rows(PyObject *sub, int variant) {
+    /* by VARIANT bit: pickle finds a function by name there */
+    static const char *const home_of[] = {"ampnative", NULL, NULL, "ampnative.nn.functional", "ampnative._C.nn"};
     for (int i = 0; i < OP_COUNT; i++) {
         if (!first_of_name[variant][i]) {
             continue;
         }
         PyMethodDef *def = PyMem_Malloc(sizeof *def); /* lives as long as the process */
         char *doc = doc_of(variant, i, DOC_FUNCTION);
-        PyObject *code = PyLong_FromLong(i | variant << 16);
-        PyObject *module_name = PyUnicode_FromString("ampnative");
+        PyObject *code = make_entry(i, variant);
+        PyObject *module_name = PyUnicode_FromString(home_of[variant]);
         PyObject *function = NULL;
         if (def && doc && code && module_name) {
             *def = (PyMethodDef){amp_rows[i].name, (PyCFunction)(void (*)(void))function_entry, METH_FASTCALL | METH_KEYWORDS,
@@ -261,7 +288,7 @@ int op_entries_init(PyObject *module) {
             return -1;
         }
     }
-    return PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 ||
+    return make_entry_type() < 0 || PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 ||
                    add_functions(module, "nn", 4, 3) < 0
                ? -1
                : 0;

@@ -507,7 +507,9 @@ static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
             c->result[i]->flags |= TENSOR_INFERENCE;
         }
     }
-    if (row->derivative != d_composite && !c->object && node_record(row, c, c->arg, narg) < 0) {
+    if (row->derivative == d_composite) {
+        node_show_as(row, c);
+    } else if (!c->object && node_record(row, c, c->arg, narg) < 0) {
         goto fail;
     }
     for (int i = 0; i < c->nout && !c->inplace; i++) {

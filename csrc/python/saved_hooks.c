@@ -72,7 +72,7 @@ Tensor *saved_unpack(PyObject *kept) {
 }
 
 Tensor *saved_link(Tensor *t, const Edge *e) {
-    if (e->to && Py_TYPE(e->to) == amp_state.node_type && amp_is_floating(t->v.dtype)) {
+    if (e->to && node_check(e->to) && amp_is_floating(t->v.dtype)) {
         t->fn = (Node *)Py_NewRef(e->to);
         t->out_nr = e->nr;
         if (!PyObject_GC_IsTracked((PyObject *)t)) {

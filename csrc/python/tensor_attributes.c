@@ -39,8 +39,10 @@ int tensor_set_requires_grad(Tensor *t, bool on) {
             PyErr_SetString(PyExc_RuntimeError,
                             "complex tensors cannot require gradients here: autograd covers floating dtypes only");
         } else {
-            PyErr_Format(PyExc_RuntimeError, "only Tensors of floating point dtype can require gradients, not %s",
-                         amp_dtype_info[t->v.dtype].name);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "Only Tensors of floating point and complex dtype can require gradients (here only floating ones), not %s",
+                amp_dtype_info[t->v.dtype].name);
         }
         return -1;
     }
@@ -81,7 +83,7 @@ static PyObject *get_grad_fn(PyObject *self, void *Py_UNUSED(closure)) {
     if (tensor_history((Tensor *)self, &fn, &nr) < 0) {
         return NULL;
     }
-    return fn ? (PyObject *)fn : Py_NewRef(Py_None);
+    return fn ? node_face(fn) : Py_NewRef(Py_None);
 }
 
 static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
@@ -231,7 +233,27 @@ static PyObject *transposed(PyObject *self, bool last_two) {
     return (PyObject *)call_permute(t, dims);
 }
 
-static PyObject *get_T(PyObject *self, void *Py_UNUSED(closure)) { return transposed(self, false); }
+/* UserWarning the first time that it is called with this flag. 0 or -1. */
+static int warn_once(bool *warned, const char *text) {
+    if (*warned) {
+        return 0;
+    }
+    *warned = true;
+    return PyErr_WarnEx(PyExc_UserWarning, text, 1);
+}
+
+static PyObject *get_T(PyObject *self, void *Py_UNUSED(closure)) {
+    static bool warned_of_many, warned_of_none;
+    int ndim = ((Tensor *)self)->v.ndim, failed = 0;
+    if (ndim == 0) {
+        failed = warn_once(&warned_of_none, "Tensor.T is deprecated on 0-D tensors: it changes nothing there. Leave it out.");
+    } else if (ndim != 2) {
+        failed = warn_once(&warned_of_many,
+                           "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated. Use x.mT "
+                           "for the last two dimensions, or x.permute().");
+    }
+    return failed < 0 ? NULL : transposed(self, false);
+}
 
 static PyObject *get_mT(PyObject *self, void *Py_UNUSED(closure)) { return transposed(self, true); }
 

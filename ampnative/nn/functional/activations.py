@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -66,8 +67,8 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Towards zero by ``lambd``, which is not negative; zero where it would cross."""
-    if not lambd >= 0:
-        raise RuntimeError(f"lambda must be in range [0, {_C.finfo(_C.dtypes.float32).max}], but found {lambd}")
+    if input.is_floating_point() and not 0 <= lambd <= _C.finfo(input.dtype).max:
+        raise RuntimeError(f"lambda must be in range [0, {_C.finfo(input.dtype).max:g}] for input dtype {input.dtype}, but found {lambd}")
     return _nn.softshrink(input, lambd, out=out)
 
 
@@ -80,6 +81,9 @@ def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Negative values times slopes: drawn from [lower, upper) one by one when ``training``, else the middle."""
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound: {lower} > {upper}")
     if not training:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ... import cuda
 from ..._C import Tensor, tensor
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, Subset, TensorDataset
@@ -172,6 +173,11 @@ class DataLoader:
         )
 
     def __iter__(self) -> Iterator[Any]:
+        if self.pin_memory and not cuda.is_available():
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                stacklevel=2,
+            )
         if not self.num_workers:
             return _Iterator(self)
         if not self.persistent_workers:
