@@ -121,6 +121,10 @@ extern const MicroSet gemm_portable_f32, gemm_portable_f64;
 extern const MicroSet gemm_avx2_f32, gemm_avx2_f64, gemm_avx512_f32, gemm_avx512_f64, gemm_avx512_bf16, gemm_amx_bf16;
 #endif
 
+/* Multiplies tiles of zeros in registers, four products of so many operations a round; only at the level amx. */
+enum { GEMM_AMX_CHAIN_FLOPS = 4 * 2 * 16 * 16 * 32 };
+void gemm_amx_chains(int64_t rounds);
+
 /* The set at the level in use. pairs: elements are pairs of bfloat16; only where amp_isa_bf16_pairs(). */
 const MicroSet *gemm_micro_set(bool fp64, bool pairs);
 /* Whether elements of this product are pairs: it says so by m n k alone, whatever the path. */

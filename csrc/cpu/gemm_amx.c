@@ -200,14 +200,12 @@ static void multiply(int rows, int vectors, const Operands *x) {
 #define AT_ENTRY(r)    {kernel_at_##r##x1, kernel_at_##r##x2},
 #define IN_ENTRY(r)    {kernel_in_##r##x1, kernel_in_##r##x2},
 #define AHEAD_ENTRY(r) kernel_ahead_##r,
-#define EACH(X) \
-    X(1) \
-    X(2) \
-    X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) \
-        X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
 
 /* No statement ends these lines, which the formatter does not understand. */
 /* clang-format off */
+#define EACH(X) \
+    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) \
+    X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32)
 EACH(KERNELS)
 static const MicroFn fn[ROWS][2] = {EACH(ENTRY)};
 static const MicroAtFn fn_at[ROWS][2] = {EACH(AT_ENTRY)};
@@ -224,6 +222,17 @@ const MicroSet gemm_amx_bf16 = {.rows = ROWS,
                                 .in = fn_in,
                                 .ahead = fn_ahead,
                                 .release = release};
+
+void gemm_amx_chains(int64_t rounds) {
+    shape(ROWS);
+    for (; rounds > 0; rounds--) {
+        AMX_MULTIPLY(0, 4, 6);
+        AMX_MULTIPLY(2, 5, 6);
+        AMX_MULTIPLY(1, 4, 7);
+        AMX_MULTIPLY(3, 5, 7);
+    }
+    release();
+}
 
 /* ------------------------------------------------------------------ whether they may run */
 
@@ -278,4 +287,5 @@ bool gemm_amx_works(void) {
 }
 #else
 bool gemm_amx_works(void) { return false; }
+void gemm_amx_chains(int64_t rounds) { (void)rounds; }
 #endif
