@@ -176,6 +176,7 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
     }
     lay_out(f, &w, memory);
     for (int64_t unit = begin; unit < end; unit++) run_chunk(&w, unit);
+    gemm_release(f->a.micro);
 }
 
 /* Chunks are whole tiles; more of them where there are few matrices. */

@@ -286,6 +286,7 @@ static void run_parts(void *ctx, int64_t begin, int64_t end) {
     }
     lay_out(f, &w, memory);
     for (int64_t unit = begin; unit < end; unit++) run_part(&w, unit);
+    gemm_release(f->a.micro);
 }
 
 /* Rows of dq, numbered over all matrices: the sum over the parts that the query sees, in order. */

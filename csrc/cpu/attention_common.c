@@ -12,7 +12,7 @@ void attention_describe(Attention *a, const Call *call) {
     a->keys = k->shape[nd - 2];
     a->features = q->shape[nd - 1];
     a->values = v->shape[nd - 1];
-    a->pairs = q->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    a->pairs = q->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     a->micro = gemm_micro_set(false, a->pairs);
     a->width = 2 * a->micro->lanes;
     a->depth_e = attention_depth(a, a->features);

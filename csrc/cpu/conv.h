@@ -64,6 +64,13 @@ static inline int64_t conv_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t conv_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t conv_divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); } /* a >= 0 */
 
+/* How a tile of A with `rows` rows of k elements lies: by columns, or by rows an odd number of lines apart if its kernels want them dense. */
+static inline void conv_lay_out(const MicroSet *micro, int64_t rows, int64_t k, int64_t *row, int64_t *col, int64_t *elements) {
+    *row = micro->step > 1 ? (conv_divide_up(k, 16) | 1) * 16 : 1;
+    *col = micro->step > 1 ? 1 : rows;
+    *elements = micro->step > 1 ? rows * *row : rows * k;
+}
+
 /* Where rows of a result go. */
 typedef struct ConvTarget {
     char *data;

@@ -300,6 +300,7 @@ bool conv_is_direct(const Conv *c) {
     const int64_t far = 1 << 20;
     if (amp_isa() < ISA_AVX512 || c->dtype == AMP_FLOAT64 || c->rounding != INPUT_IEEE || c->kind == CONV_WEIGHT || c->taps < 2)
         return false;
+    if (c->dtype == AMP_BFLOAT16 && amp_isa() == ISA_AMX) return false; /* tiles are several times as fast */
     if (c->in[0] != 1 || c->kernel[0] != 1 || c->out[0] != 1 || c->padding[0]) return false;
     if (c->stride[1] != c->stride[2] || c->stride[1] > (c->kind == CONV_OUTPUT ? 2 : 1)) return false;
     for (int d = 1; d < 3; d++)

@@ -46,6 +46,7 @@ typedef struct Padded {
     int64_t plane;                                   /* elements of a channel of the copy */
     int64_t read_image, read_channel, write_channel; /* distances in pixels */
     int64_t tile, tiles, block, blocks, band, bands; /* rows of A, channels, rows of the grid */
+    int64_t a_row, a_col, a_tile;                    /* strides of a tile of A, its elements */
     const char *read;
     char *write;
     int32_t *at; /* where rows of a block lie in the copy */
@@ -58,10 +59,9 @@ typedef struct Padded {
 
 /* ------------------------------------------------------------------ weights */
 
-/* A: [group][block][tile][k][row of the tile] */
+/* A: [group][block][tile], and a tile as conv_lay_out says */
 static char *tile_of_a(const Padded *p, int64_t group, int64_t block, int64_t tile) {
-    const int64_t taps = p->c->taps, channels = conv_min(p->block, p->depth - block * p->block);
-    return p->a + ((group * p->depth + block * p->block) * taps * p->tiles + tile * channels * taps) * p->tile * p->size;
+    return p->a + ((group * p->blocks + block) * p->tiles + tile) * p->a_tile * p->size;
 }
 
 /* One weight in the compute type; pairs: of a channel and the next, or zero. */
@@ -91,9 +91,10 @@ static void pack_tiles(void *ctx, int64_t begin, int64_t end) {
         char *dst = tile_of_a(p, group, block, tile);
         const char *w = c->w + (group * c->out_channels * c->in_channels * c->taps + tile * p->tile * p->weight_row) * item;
         for (int64_t channel = first; channel < past; channel++)
-            for (int64_t tap = 0; tap < c->taps; tap++, dst += p->tile * p->size)
+            for (int64_t tap = 0; tap < c->taps; tap++, dst += p->a_col * p->size)
                 for (int64_t r = 0; r < rows; r++)
-                    put_weight(p, dst + r * p->size, w + (r * p->weight_row + channel * per * p->weight_channel + tap) * item,
+                    put_weight(p, dst + r * p->a_row * p->size,
+                               w + (r * p->weight_row + channel * per * p->weight_channel + tap) * item,
                                channel * per + 1 < p->channels);
     }
 }
@@ -226,11 +227,11 @@ static void multiply_tile(const Band *s, int64_t block, int64_t row, int64_t fir
     const int64_t rows = conv_min(p->tile, p->rows - row), vectors = conv_min(2, s->vectors - first), lanes = p->micro.lanes;
     const int64_t k = conv_min(p->block, p->depth - block * p->block) * p->c->taps, start = start_of(p, first);
     const char *a = tile_of_a(p, s->group, block, row / p->tile);
-    _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    _Alignas(64) char tile[GEMM_TILE_BYTES];
     char *c = s->sum ? s->sum + (row * s->sum_row + first * lanes) * p->size : tile;
     const int64_t c_row = s->sum ? s->sum_row : GEMM_MAX_COLS;
-    p->micro.at[rows - 1][vectors - 1](k, a, 1, p->tile, s->copy + start * p->size, p->at, start_of(p, first + 1) - start, c,
-                                       c_row, block > 0);
+    p->micro.at[rows - 1][vectors - 1](k, a, p->a_row, p->a_col, s->copy + start * p->size, p->at, start_of(p, first + 1) - start,
+                                       c, c_row, block > 0);
     if (block == p->blocks - 1) store_tile(s, c, c_row, row, rows, first, vectors);
 }
 
@@ -267,6 +268,7 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
         s.image = unit / (p->bands * p->c->groups);
         run_band(&s);
     }
+    gemm_release(&p->micro);
 }
 
 /* ------------------------------------------------------------------ set-up */
@@ -274,7 +276,7 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
 static void describe(Padded *p) {
     const Conv *c = p->c;
     const bool output = c->kind == CONV_OUTPUT;
-    p->pairs = c->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    p->pairs = c->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     p->micro = *gemm_micro_set(c->dtype == AMP_FLOAT64, p->pairs);
     p->size = c->dtype == AMP_FLOAT64 ? 8 : 4;
     p->width = 2 * p->micro.lanes;
@@ -301,6 +303,7 @@ static void describe(Padded *p) {
     p->blocks = conv_divide_up(p->depth * c->taps, BLOCK_K);
     p->block = conv_divide_up(p->depth, p->blocks);
     p->blocks = conv_divide_up(p->depth, p->block);
+    conv_lay_out(&p->micro, p->tile, p->block * c->taps, &p->a_row, &p->a_col, &p->a_tile);
 }
 
 /* Rows of the grid per band: as many as fit, evenly, and enough bands for all threads. */
@@ -350,7 +353,7 @@ Status conv_padded(const Conv *c) {
     atomic_init(&p.status, AMP_OK);
     describe(&p);
     choose_bands(&p);
-    const int64_t a_bytes = conv_divide_up(c->groups * p.depth * c->taps * p.tiles * p.tile * p.size, 64) * 64;
+    const int64_t a_bytes = conv_divide_up(c->groups * p.blocks * p.tiles * p.a_tile * p.size, 64) * 64;
     const int64_t columns = (vectors_of_band(&p, p.band, p.per_row) + 1) / 2 * p.width;
     p.copy_bytes = (size_t)(conv_divide_up(p.block * p.plane * p.size, 64) * 64);
     p.sum_bytes = p.blocks > 1 ? (size_t)(p.rows * columns * p.size) : 0;

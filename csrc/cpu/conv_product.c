@@ -30,7 +30,8 @@ typedef struct Phase {
     int64_t columns; /* of all images */
     const Tap *tap;
     int64_t taps, k, blocks, block; /* k and block in elements of A: pairs count once */
-    int64_t a;                      /* elements before this phase in A */
+    int64_t a, a_row, a_col;        /* elements before this phase in A; strides of its tiles */
+    int64_t a_tile;                 /* elements of a tile */
     int64_t strips, first_unit;
 } Phase;
 
@@ -54,17 +55,17 @@ typedef struct ConvProduct {
 
 /* ------------------------------------------------------------------ weights */
 
-/* A: [group][block][tile][k][row of the tile], so that a tile is read as it lies. */
+/* A: [group][block][tile][k][row of the tile], so that a tile is read as it lies; kernels that want dense rows get [row][k] instead. */
 static char *tile_of_a(const ConvProduct *p, const Phase *phase, int64_t group, int64_t block, int64_t tile) {
-    return p->a + (phase->a + ((group * phase->blocks + block) * p->tiles + tile) * phase->block * p->tile) * p->size;
+    return p->a + (phase->a + ((group * phase->blocks + block) * p->tiles + tile) * phase->a_tile) * p->size;
 }
 
 /* n weights, `step` bytes apart, of `rows` rows, `row` bytes apart, as n columns of a tile of A. */
 #define COPY_WEIGHTS(T, convert) \
-    for (int64_t i = 0; i < n; i++, src += step, dst += p->tile * p->size) \
+    for (int64_t i = 0; i < n; i++, src += step, dst += a_col) \
         for (int64_t r = 0; r < rows; r++) { \
             const T value = convert(src + r * row); \
-            memcpy(dst + r * p->size, &value, sizeof value); \
+            memcpy(dst + r * a_row, &value, sizeof value); \
         } \
     break
 
@@ -82,8 +83,10 @@ static inline double plain_f64(const char *p) {
     return d;
 }
 
-static void copy_weights(const ConvProduct *p, char *dst, const char *src, int64_t step, int64_t row, int64_t rows, int64_t n) {
+static void copy_weights(const ConvProduct *p, const Phase *phase, char *dst, const char *src, int64_t step, int64_t row,
+                         int64_t rows, int64_t n) {
     const InputRounding rounding = p->c->rounding;
+    const int64_t a_row = phase->a_row * p->size, a_col = phase->a_col * p->size;
     switch (p->form == PACK_PAIRS ? -1 : p->c->dtype) {
     case -1: COPY_WEIGHTS(uint16_t, plain_half);
     case AMP_FLOAT64: COPY_WEIGHTS(double, plain_f64);
@@ -107,14 +110,15 @@ static void pack_tile(const ConvProduct *p, const Phase *phase, int64_t group, i
         const int64_t tap = k / p->depth, i = k % p->depth, block = k / phase->block, at = k % phase->block;
         const int64_t n = conv_min(p->depth - i, phase->block - at);
         const char *src = from + phase->tap[tap].weight * item + (i << pairs) * step;
-        char *dst = tile_of_a(p, phase, group, block, tile) + at * p->tile * p->size;
+        char *dst = tile_of_a(p, phase, group, block, tile) + at * phase->a_col * p->size;
         if (pairs) {
             const int64_t second = conv_min(n, (p->channels - 2 * i) / 2); /* an odd last channel is paired with zero */
-            copy_weights(p, dst, src, 2 * step, row, rows, n);
-            copy_weights(p, dst + 2, src + step, 2 * step, row, rows, second);
-            for (int64_t r = 0; r < rows && second < n; r++) memset(dst + (second * p->tile + r) * 4 + 2, 0, 2);
+            copy_weights(p, phase, dst, src, 2 * step, row, rows, n);
+            copy_weights(p, phase, dst + 2, src + step, 2 * step, row, rows, second);
+            for (int64_t r = 0; r < rows && second < n; r++)
+                memset(dst + (second * phase->a_col + r * phase->a_row) * 4 + 2, 0, 2);
         } else {
-            copy_weights(p, dst, src, step, row, rows, n);
+            copy_weights(p, phase, dst, src, step, row, rows, n);
         }
         k += n;
     }
@@ -206,10 +210,10 @@ static void multiply_tile(Strip *s, int64_t block, int64_t count, int64_t row, i
     const int64_t columns = conv_min(p->width, s->columns - column), vectors = conv_divide_up(columns, p->micro.lanes);
     const char *a = tile_of_a(p, s->phase, s->group, block, (s->row + row) / p->tile);
     const char *b = s->b + column * count * p->size;
-    _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    _Alignas(64) char tile[GEMM_TILE_BYTES];
     char *c = s->sum ? s->sum + (row * STRIP + column) * p->size : tile;
     const int64_t c_row = s->sum ? STRIP : GEMM_MAX_COLS;
-    p->micro.fn[rows - 1][vectors - 1](count, a, 1, p->tile, b, p->width, c, c_row, block > 0);
+    p->micro.fn[rows - 1][vectors - 1](count, a, s->phase->a_row, s->phase->a_col, b, p->width, c, c_row, block > 0);
     if (block == s->phase->blocks - 1) store_tile(s, c, c_row, s->row + row, rows, column, columns);
 }
 
@@ -266,6 +270,7 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
         s.columns = conv_min(STRIP, s.phase->columns - strip * STRIP);
         run_strip(&s, strip * STRIP);
     }
+    gemm_release(&p->micro);
 }
 
 /* ------------------------------------------------------------------ phases */
@@ -357,11 +362,12 @@ static int64_t lay_out_phases(ConvProduct *p) {
         f->source.rounding = p->c->rounding;
         f->k = f->taps * p->depth;
         f->blocks = conv_max(1, conv_divide_up(f->k, BLOCK_K));
-        f->block = conv_divide_up(f->k, f->blocks); /* even blocks: no thin last one */
+        f->block = conv_divide_up(conv_divide_up(f->k, f->blocks), p->micro.step) * p->micro.step; /* even: no thin last one */
         f->blocks = conv_max(1, f->block ? conv_divide_up(f->k, f->block) : 1);
         f->a = a;
+        conv_lay_out(&p->micro, p->tile, conv_max(1, f->block), &f->a_row, &f->a_col, &f->a_tile);
         f->strips = conv_divide_up(f->columns, STRIP);
-        a += p->c->groups * f->blocks * p->tiles * p->tile * f->block;
+        a += p->c->groups * f->blocks * p->tiles * f->a_tile;
         p->b_bytes = conv_max(p->b_bytes, conv_max(1, f->block) * STRIP * p->size);
     }
     return a * p->size;
@@ -389,7 +395,7 @@ static void choose_units(ConvProduct *p) {
 
 static void describe(ConvProduct *p) {
     const Conv *c = p->c;
-    const bool output = c->kind == CONV_OUTPUT, pairs = c->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    const bool output = c->kind == CONV_OUTPUT, pairs = c->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     p->micro = *gemm_micro_set(c->dtype == AMP_FLOAT64, pairs);
     p->size = c->dtype == AMP_FLOAT64 ? 8 : 4;
     p->width = 2 * p->micro.lanes;

@@ -137,7 +137,7 @@ static void multiply_block(Unit *u) {
     const ConvWeight *p = u->p;
     const int64_t pitch = (BLOCK + ROW_PAD) / (p->pairs ? 2 : 1), depth = u->pixels / (p->pairs ? 2 : 1);
     const int64_t step = conv_divide_up(u->rows, conv_divide_up(u->rows, p->micro->rows));
-    _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    _Alignas(64) char tile[GEMM_TILE_BYTES];
     pack_y(u);
     for (int64_t row = 0; row < u->rows; row += step) {
         const int64_t rows = conv_min(step, u->rows - row);
@@ -165,7 +165,7 @@ static void store(const Unit *u) {
 
 static void run_units(void *ctx, int64_t begin, int64_t end) {
     ConvWeight *p = ctx;
-    const int64_t y = BLOCK * COLUMNS * p->size, x = GEMM_MAX_ROWS * (BLOCK + ROW_PAD) * p->size,
+    const int64_t y = BLOCK * COLUMNS * p->size, x = p->micro->rows * (BLOCK + ROW_PAD) * p->size,
                   sum = p->chunk * COLUMNS * p->size;
     char *scratch = gemm_scratch((size_t)(y + x + sum));
     if (!scratch) {
@@ -183,10 +183,11 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
         for (int64_t image = 0, pixel = 0; next_block(&u, &image, &pixel);) multiply_block(&u);
         store(&u);
     }
+    gemm_release(p->micro);
 }
 
 Status conv_weight(const Conv *c) {
-    const bool pairs = c->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    const bool pairs = c->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     ConvWeight p = {.c = c,
                     .micro = gemm_micro_set(c->dtype == AMP_FLOAT64, pairs),
                     .size = c->dtype == AMP_FLOAT64 ? 8 : 4,

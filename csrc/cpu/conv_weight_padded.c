@@ -173,7 +173,7 @@ static void multiply_tile(const Block *s, const char *a, int64_t a_row, int64_t 
                           int64_t high) {
     const WeightPadded *p = s->p;
     const int64_t depth = depth_of(s);
-    _Alignas(64) char tile[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    _Alignas(64) char tile[GEMM_TILE_BYTES];
     for (int64_t j = 0; j < s->outputs; j += p->width) {
         const int64_t vectors = conv_divide_up(conv_min(p->width, s->outputs - j), p->micro.lanes);
         const char *b = s->y + (j * depth + low * line_of(s) * p->width) * p->size;
@@ -252,6 +252,7 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
         s.sum = sums_of(p, chunk, s.group) + s.column * p->size;
         run_unit(&s, chunk, first, conv_min(p->split, c->in_channels - first));
     }
+    gemm_release(&p->micro);
 }
 
 /* Weights [begin, end) of all groups: chunks in order, rounded once. */
@@ -277,7 +278,7 @@ static int64_t sums_bytes(const WeightPadded *p) { return p->c->groups * p->c->i
 
 static void describe(WeightPadded *p) {
     const Conv *c = p->c;
-    p->pairs = c->dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    p->pairs = c->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     p->micro = *gemm_micro_set(c->dtype == AMP_FLOAT64, p->pairs);
     p->size = c->dtype == AMP_FLOAT64 ? 8 : 4;
     p->width = 2 * p->micro.lanes;

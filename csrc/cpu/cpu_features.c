@@ -5,7 +5,7 @@
  *     avx2          AVX2 FMA F16C BMI1 BMI2                 XCR0: SSE, AVX state
  *     avx512        AVX512 F BW DQ VL CD                    XCR0: opmask, ZMM state
  *     avx512_bf16   AVX512 BF16
- *     amx           AMX-TILE AMX-BF16                       XCR0: tile state
+ *     amx           AMX-TILE AMX-BF16                       XCR0: tile state; the system's permission, a test (gemm_amx.c)
  *
  * A CPUID bit alone is not enough: XCR0 says whether the system saves the registers at a task switch. */
 #include <stdatomic.h>
@@ -27,7 +27,13 @@ static uint64_t read_xcr0(void) {
 
 static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
-static Isa detect(void) {
+#ifdef AMP_EMULATE_AMX
+enum { EMULATED = 1 };
+#else
+enum { EMULATED = 0 };
+#endif
+
+static int detect(void) {
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return ISA_BASELINE;
     if (!has(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return ISA_BASELINE;
@@ -38,37 +44,48 @@ static Isa detect(void) {
     if ((xcr0 & XCR0_AVX512) != XCR0_AVX512 || !has(b, avx512)) return ISA_AVX2;
     const bool tiles = has(d, (1u << 24) | (1u << 22)); /* leaf 7, edx: AMX-TILE, AMX-BF16 */
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, 1u << 5)) return ISA_AVX512;
-    return tiles && (xcr0 & XCR0_AMX) == XCR0_AMX ? ISA_AMX : ISA_AVX512_BF16;
+    return EMULATED || (tiles && (xcr0 & XCR0_AMX) == XCR0_AMX) ? ISA_AMX : ISA_AVX512_BF16;
 }
 
-static bool detect_amd(void) {
+static int detect_amd(void) {
     uint32_t a, b, c, d;
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
 }
 #else
-static Isa detect(void) { return ISA_BASELINE; }
-static bool detect_amd(void) { return false; }
+static int detect(void) { return ISA_BASELINE; }
+static int detect_amd(void) { return 0; }
 #endif
 
 static const char *const names[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 enum { LEVELS = sizeof names / sizeof *names };
 
 /* -1: not asked yet. Asking twice at the same time gives the same answers, so no lock is needed. */
-static atomic_int best = -1, level = -1, amd = -1;
+static atomic_int detected = -1, tiles = -1, level = -1, amd = -1;
 
 static const char *cap_from_env(void) {
     const char *text = getenv("AMPNATIVE_ISA");
     return text && *text ? text : NULL;
 }
 
-Isa amp_isa_best(void) {
-    int known = atomic_load_explicit(&best, memory_order_relaxed);
-    if (known < 0) {
-        known = (int)detect();
-        atomic_store_explicit(&best, known, memory_order_relaxed);
+static int tiles_work(void) { return gemm_amx_works(); }
+
+/* The answer of `ask`, which is kept. */
+static int known(atomic_int *kept, int (*ask)(void)) {
+    int answer = atomic_load_explicit(kept, memory_order_relaxed);
+    if (answer < 0) {
+        answer = ask();
+        atomic_store_explicit(kept, answer, memory_order_relaxed);
     }
-    return (Isa)known;
+    return answer;
 }
+
+/* Whether tiles may be used is asked only if a level depends on it: the permission asks more of stacks for signals. */
+static Isa best_below(int cap) {
+    const int cpu = known(&detected, detect), top = cap < cpu ? cap : cpu;
+    return top == ISA_AMX && !known(&tiles, tiles_work) ? ISA_AVX512_BF16 : (Isa)top;
+}
+
+Isa amp_isa_best(void) { return best_below(ISA_AMX); }
 
 int amp_isa_parse(const char *name) {
     for (int i = 0; i < LEVELS; i++)
@@ -78,10 +95,7 @@ int amp_isa_parse(const char *name) {
 
 const char *amp_isa_name(Isa isa) { return names[isa]; }
 
-static void set_level(int cap) {
-    int top = (int)amp_isa_best();
-    atomic_store_explicit(&level, cap < top ? cap : top, memory_order_relaxed);
-}
+static void set_level(int cap) { atomic_store_explicit(&level, (int)best_below(cap), memory_order_relaxed); }
 
 int amp_isa_set_cap(const char *name) {
     int cap = amp_isa_parse(name);
@@ -91,22 +105,17 @@ int amp_isa_set_cap(const char *name) {
 }
 
 Isa amp_isa(void) {
-    int known = atomic_load_explicit(&level, memory_order_relaxed);
-    if (known >= 0) return (Isa)known;
+    int set = atomic_load_explicit(&level, memory_order_relaxed);
+    if (set >= 0) return (Isa)set;
     const char *text = cap_from_env();
     int cap = text ? amp_isa_parse(text) : LEVELS - 1;
     set_level(cap < 0 ? LEVELS - 1 : cap);
     return (Isa)atomic_load_explicit(&level, memory_order_relaxed);
 }
 
-bool amp_isa_fast_bf16_dot(void) {
-    int known = atomic_load_explicit(&amd, memory_order_relaxed);
-    if (known < 0) {
-        known = detect_amd();
-        atomic_store_explicit(&amd, known, memory_order_relaxed);
-    }
-    return known && amp_isa() >= ISA_AVX512_BF16;
-}
+bool amp_isa_fast_bf16_dot(void) { return known(&amd, detect_amd) && amp_isa() == ISA_AVX512_BF16; }
+
+bool amp_isa_bf16_pairs(void) { return amp_isa() == ISA_AMX || amp_isa_fast_bf16_dot(); }
 
 const char *amp_isa_error(void) {
     static char message[160];

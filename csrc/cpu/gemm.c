@@ -17,7 +17,8 @@
  * second-level cache: for each step, for each panel, for each strip, one call of the micro-kernel.
  *
  * What must stay true
- *   - Every element is one chain over k in order (gemm_micro.h), so neither blocks nor threads change its bits.
+ *   - Every element is one chain over k in order (gemm_micro.h), so neither blocks nor threads change its bits. On tiles (gemm_amx.c) the
+ *     chain is one of steps, so all calls but the last take whole ones: steps and blocks of depth are multiples of MicroSet's.
  *   - alpha, beta * d and the one rounding come after the last k. Until then the sum lies in fp32, in memory of its own: with the
  *     tile's thread, or with the caller if there are several blocks of depth. So d may be c.
  *   - Vectors read and write whole columns of a panel only in scratch; beyond the edges of operands nothing is touched. */
@@ -40,8 +41,9 @@ enum {
     IN_PLACE = 64 * 1024, /* elements of an operand that is worth no copy */
     TILES_PER_THREAD = 8  /* at least, to keep all busy to the end */
 };
-static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins */
-static const double TILE_FLOPS = 1e5;   /* below, taking a tile costs too much beside its work */
+static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins; times MicroSet's speed */
+static const double TILE_FLOPS = 1e5;   /* below, taking a tile costs too much beside its work; likewise */
+static const double SHAPE_FLOPS = 3e4;  /* below, multiply-adds are done before tiles have got their shapes */
 
 typedef struct Gemm {
     const Product *p;
@@ -85,12 +87,17 @@ static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; 
 
 const MicroSet *gemm_micro_set(bool fp64, bool pairs) {
 #if defined(__x86_64__)
-    if (pairs) return &gemm_avx512_bf16;
+    if (pairs) return amp_isa() == ISA_AMX ? &gemm_amx_bf16 : &gemm_avx512_bf16;
     if (amp_isa() >= ISA_AVX512) return fp64 ? &gemm_avx512_f64 : &gemm_avx512_f32;
     if (amp_isa() >= ISA_AVX2) return fp64 ? &gemm_avx2_f64 : &gemm_avx2_f32;
 #endif
     (void)pairs;
     return fp64 ? &gemm_portable_f64 : &gemm_portable_f32;
+}
+
+bool gemm_in_pairs(const Product *p) {
+    if (p->a.dtype != AMP_BFLOAT16 || !amp_isa_bf16_pairs()) return false;
+    return amp_isa() != ISA_AMX || 2.0 * (double)p->m * (double)p->n * (double)p->k >= SHAPE_FLOPS;
 }
 
 static Source source_of(const Matrix *x, int64_t batch, InputRounding rounding) {
@@ -153,12 +160,12 @@ static void scale_and_add(const Gemm *g, void *tile_data, int64_t row, int64_t c
     const Product *p = g->p;
     const Source src = p->d.data ? part(&g->d, row, col) : g->d;
     if (g->size == 8) {
-        double *tile = tile_data, d[GEMM_MAX_ROWS * GEMM_MAX_COLS] = {0};
+        double *tile = tile_data, d[GEMM_TILE_BYTES / 8] = {0};
         if (p->d.data) gemm_load_block(d, GEMM_MAX_COLS, &src, rows, cols);
         for (int64_t i = 0; i < rows * GEMM_MAX_COLS; i++) tile[i] = p->alpha.f * tile[i] + (p->d.data ? p->beta.f * d[i] : 0);
         return;
     }
-    float *tile = tile_data, d[GEMM_MAX_ROWS * GEMM_MAX_COLS];
+    float *tile = tile_data, d[GEMM_TILE_BYTES / 4];
     if (!p->d.data) {
         for (int64_t i = 0; i < rows * GEMM_MAX_COLS; i++) tile[i] *= (float)p->alpha.f;
         return;
@@ -205,7 +212,7 @@ static void find_panel(const Gemm *g, Tile *t, int64_t panel, char *alone) {
 
 /* The tile's strips times one panel of b. Meanwhile the same steps of the next panel come near, a part with each strip. */
 static void multiply_panel(const Gemm *g, const Tile *t, int64_t panel) {
-    _Alignas(64) char held[GEMM_MAX_ROWS * GEMM_MAX_COLS * 8];
+    _Alignas(64) char held[GEMM_TILE_BYTES];
     const int64_t col = panel * g->width, cols = min64(g->width, g->n - col), vectors = divide_up(cols, g->micro->lanes);
     const bool add = g->k0 + t->k0 > 0, last = g->k0 + t->k0 + t->k == g->depth;
     const bool straight = !add && last && g->direct && cols == vectors * g->micro->lanes;
@@ -267,6 +274,7 @@ static void work_on_tiles(void *ctx, int64_t begin, int64_t end) {
             t.k0 += g->step;
         } while (t.k0 < g->k);
     }
+    gemm_release(g->micro);
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -275,7 +283,7 @@ static void work_on_tiles(void *ctx, int64_t begin, int64_t end) {
 static void cut_block(Gemm *g, bool serial) {
     const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
     const int64_t threads = serial ? 1 : amp_get_num_threads();
-    const int64_t wanted = threads > 1 ? min64(threads * TILES_PER_THREAD, (int64_t)(flops / TILE_FLOPS)) : 1;
+    const int64_t wanted = threads > 1 ? min64(threads * TILES_PER_THREAD, (int64_t)(flops / (TILE_FLOPS * g->micro->speed))) : 1;
     g->strips = divide_up(g->m, g->micro->rows);
     g->strip = divide_up(g->m, g->strips); /* even heights: no thin last strip */
     g->panels = divide_up(g->n, g->width);
@@ -309,7 +317,7 @@ static void pack_block(Gemm *g, bool serial) {
 }
 
 static void run_block(Gemm *g) {
-    const bool serial = 2.0 * (double)g->m * (double)g->n * (double)g->k < SERIAL_FLOPS;
+    const bool serial = 2.0 * (double)g->m * (double)g->n * (double)g->k < SERIAL_FLOPS * g->micro->speed;
     cut_block(g, serial);
     pack_block(g, serial);
     const int64_t tiles = g->tiles_m * g->tiles_n;
@@ -404,7 +412,7 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
         return status;
     }
     if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
-    const bool pairs = p->a.dtype == AMP_BFLOAT16 && amp_isa_fast_bf16_dot();
+    const bool pairs = gemm_in_pairs(p);
     Gemm g = {.p = p,
               .micro = gemm_micro_set(fp64, pairs),
               .size = fp64 ? 8 : 4,
@@ -437,10 +445,11 @@ static void run_batches(void *ctx, int64_t begin, int64_t end) {
 /* Many small products: a thread takes whole ones. Few or large: all threads share each. */
 static Status run_product(const Product *p) {
     const double flops = 2.0 * (double)p->m * (double)p->n * (double)(p->k + 1);
-    if (p->batches < 2 || (p->batches < 2 * amp_get_num_threads() && flops >= SERIAL_FLOPS)) return run_range(p, 0, p->batches);
+    const double serial = SERIAL_FLOPS * gemm_micro_set(p->a.dtype == AMP_FLOAT64, gemm_in_pairs(p))->speed;
+    if (p->batches < 2 || (p->batches < 2 * amp_get_num_threads() && flops >= serial)) return run_range(p, 0, p->batches);
     Batches all = {.p = p};
     atomic_init(&all.status, AMP_OK);
-    const double grain = SERIAL_FLOPS / 2 / flops;
+    const double grain = serial / 2 / flops;
     amp_parallel_for(p->batches, grain > 1 ? (int64_t)grain : 1, run_batches, &all);
     return (Status)atomic_load(&all.status);
 }

@@ -5,7 +5,8 @@
  *   gemm_skinny.c     at most four rows or columns: no packing
  *   gemm_small.c      small and medium ones on AVX512: no blocks;  gemm_small_micro.h: its micro-kernels
  *   gemm_pack.c       operands to the layout of the micro-kernels;  gemm_convert.c: rows of narrow formats to fp32 and back
- *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets */
+ *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets
+ *   gemm_amx.c        micro-kernels on tiles;  amx.h: the instructions */
 #ifndef AMP_GEMM_H
 #define AMP_GEMM_H
 #include "../core/backend.h"
@@ -78,7 +79,8 @@ static inline float gemm_round_input(float f, InputRounding rounding) {
 
 /* ---- micro-kernels (gemm_micro.h) ---- */
 
-enum { GEMM_MAX_ROWS = 14, GEMM_MAX_COLS = 32 };
+/* GEMM_TILE_BYTES: of any micro-tile in rows of GEMM_MAX_COLS, 32 rows of fp32 or 14 of fp64. */
+enum { GEMM_MAX_ROWS = 32, GEMM_MAX_COLS = 32, GEMM_TILE_BYTES = 4096 };
 
 /* c (rows, vectors * lanes) = [c +] a @ b. Elements are float or double; a has any strides, rows of b and c are dense. */
 typedef void (*MicroFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,
@@ -96,21 +98,37 @@ typedef void (*MicroInFn)(int64_t lines, int64_t line, const void *a, int64_t a_
 typedef void (*MicroAheadFn)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, void *c,
                              int64_t c_row, bool add, const void *ahead, int64_t ahead_step);
 
+/* What every set takes: a and b of any strides. What it is fast at: with step > 1, dense rows of a, and calls of a multiple of `step`
+ * along k (of each line, if it comes in lines). There sums are formed step by step, and so a product's result depends on where its calls
+ * begin: at multiples of step, and where shapes alone say. */
 typedef struct MicroSet {
-    int rows, lanes;
-    MicroFn fn[GEMM_MAX_ROWS][2]; /* [rows - 1][vectors - 1] */
-    MicroAtFn at[GEMM_MAX_ROWS][2];
-    MicroInFn in[GEMM_MAX_ROWS][2];
-    MicroAheadFn ahead[GEMM_MAX_ROWS];
+    int rows, lanes, step;
+    int speed;                /* about: how many times as fast as multiply-adds; what is worth another thread grows by it */
+    const MicroFn (*fn)[2];   /* [rows - 1][vectors - 1] */
+    const MicroAtFn (*at)[2]; /* likewise */
+    const MicroInFn (*in)[2];
+    const MicroAheadFn *ahead; /* [rows - 1] */
+    void (*release)(void);     /* or NULL; through gemm_release */
 } MicroSet;
+
+/* A thread that has called kernels gives back what they hold, before it may sleep or return to who doesn't know of them. */
+static inline void gemm_release(const MicroSet *set) {
+    if (set->release) set->release();
+}
 
 extern const MicroSet gemm_portable_f32, gemm_portable_f64;
 #if defined(__x86_64__)
-extern const MicroSet gemm_avx2_f32, gemm_avx2_f64, gemm_avx512_f32, gemm_avx512_f64, gemm_avx512_bf16;
+extern const MicroSet gemm_avx2_f32, gemm_avx2_f64, gemm_avx512_f32, gemm_avx512_f64, gemm_avx512_bf16, gemm_amx_bf16;
 #endif
 
-/* The set at the level in use. pairs: elements are pairs of bfloat16; only where amp_isa_fast_bf16_dot(). */
+/* Multiplies tiles of zeros in registers, four products of so many operations a round; only at the level amx. */
+enum { GEMM_AMX_CHAIN_FLOPS = 4 * 2 * 16 * 16 * 32 };
+void gemm_amx_chains(int64_t rounds);
+
+/* The set at the level in use. pairs: elements are pairs of bfloat16; only where amp_isa_bf16_pairs(). */
 const MicroSet *gemm_micro_set(bool fp64, bool pairs);
+/* Whether elements of this product are pairs: it says so by m n k alone, whatever the path. */
+bool gemm_in_pairs(const Product *p);
 
 /* ---- conversion and layout (gemm_convert.c, gemm_pack.c) ---- */
 

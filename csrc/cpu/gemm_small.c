@@ -2,14 +2,16 @@
  *
  *     for each part of the rows or columns          what a thread takes; one, if another thread is not worth it
  *         for each panel of 32 columns of b         copied to [k][32] if it isn't that already (dense rows of the compute type)
- *             for each 14 rows of a                 a micro-kernel: the sums over the whole k, bias, rounding, result
+ *             for each 14 (or 32) rows of a         a micro-kernel: the sums over the whole k, bias, rounding, result
  *
  *     compute type    a element of a, one of b        a in place                     b in place
  *     fp32            floats                          fp32, any strides              fp32, dense rows
  *     bf16            pairs of neighbours in k        dense rows of an even length   never: two rows have to be zipped
+ *     bf16 on tiles   likewise                        those, an even distance apart  never
  *     fp16            floats, widened                 never                          never
  *
  * A copy of `a` keeps the dense dimension dense ([row][k] or [k][row]): the kernels broadcast single elements, so it need not be turned.
+ * On tiles (gemm_amx.c) a copy is [row][k], and sums come through memory.
  * The same bits as gemm.c gives: each element is one chain over k in order, then the bias, then one rounding. */
 #include "gemm.h"
 
@@ -19,7 +21,7 @@
 
 #include "bf16_x86.h"
 
-enum { SMALL_ROWS = GEMM_MAX_ROWS, SMALL_COLS = GEMM_MAX_COLS };
+enum { SMALL_ROWS = 14, SMALL_COLS = GEMM_MAX_COLS };
 
 enum { SMALL_PLAIN, SMALL_NARROW, SMALL_ROUND }; /* fp32; the 16-bit type; fp32 rounded to values of the 16-bit type */
 
@@ -67,7 +69,7 @@ __attribute__((target("avx512f,avx512bw,avx512bf16"), always_inline)) static inl
 
 /* Elements: a panel of b, and the rows of a that meet it, stay in the second-level cache. */
 enum { MOST_DEPTH = 1024, PART = 128 * 1024 };
-static const double MOST_FLOPS = 1.5e8, SERIAL_FLOPS = 4e6;
+static const double MOST_FLOPS = 1.5e8, SERIAL_FLOPS = 4e6; /* the second times MicroSet's speed */
 
 typedef struct Small {
     const Product *p;
@@ -76,6 +78,8 @@ typedef struct Small {
     int store;
     int64_t depth; /* k in elements of the compute type */
     const SmallFn (*fn)[2];
+    const MicroSet *tiles; /* instead of fn, or NULL */
+    int64_t rows;          /* most of a micro-kernel */
     char *a, *b;
     float *bias;
 } Small;
@@ -87,8 +91,7 @@ static bool is_bias(const Product *p) { return p->d.row == 0 && p->d.batch == 0 
 
 bool gemm_is_small(const Product *p) {
     if (amp_isa() < ISA_AVX512 || 2.0 * (double)p->m * (double)p->n * (double)p->k > MOST_FLOPS) return false;
-    if (p->a.dtype == AMP_BFLOAT16 ? !amp_isa_fast_bf16_dot() : p->a.dtype != AMP_FLOAT32 && p->a.dtype != AMP_FLOAT16)
-        return false;
+    if (!gemm_in_pairs(p) && p->a.dtype != AMP_FLOAT32 && p->a.dtype != AMP_FLOAT16) return false;
     if (p->k > MOST_DEPTH) return false;
     if (p->k == 0 || p->c.col != 1 || p->alpha.f != 1 || (p->d.data && !is_bias(p))) return false;
     return p->c.dtype == AMP_FLOAT32 || (p->c.dtype == p->a.dtype && !p->c.via);
@@ -111,7 +114,7 @@ static void place_a(Small *s, int64_t batch, SmallTile *t) {
         t->a_col = s->pairs ? 4 : src.col;
         return;
     }
-    const bool along_rows = p->a.row == 1 && p->a.col != 1;
+    const bool along_rows = p->a.row == 1 && p->a.col != 1 && !s->tiles;
     const int64_t pitch = along_rows ? p->m : s->depth;
     const Source down = turned(&src);
     t->a = s->a;
@@ -138,11 +141,36 @@ static void place_b(Small *s, const Source *b, int64_t col, int64_t cols, SmallT
     else gemm_load_block(s->b, SMALL_COLS, &src, s->p->k, cols);
 }
 
+/* The sums of a micro-tile to registers, row by row, and on as the other kernels do. */
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))) static void finish_rows(SmallTile t, const float *sums,
+                                                                                                 int64_t rows, bool wide) {
+    for (int64_t i = 0; i < rows; i++, sums += SMALL_COLS, t.c += t.c_row) {
+        __m512 sum[SMALL_ROWS][2];
+        sum[0][0] = _mm512_load_ps(sums);
+        if (wide) {
+            sum[0][1] = _mm512_load_ps(sums + 16);
+            finish_small_bf16(1, 2, &t, sum);
+        } else {
+            finish_small_bf16(1, 1, &t, sum);
+        }
+    }
+}
+
+static void multiply(const Small *s, const SmallTile *t, int64_t rows, bool wide) {
+    if (!s->tiles) {
+        s->fn[rows - 1][wide](t);
+        return;
+    }
+    _Alignas(64) float sums[GEMM_TILE_BYTES / 4];
+    s->tiles->fn[rows - 1][wide](t->k, t->a, t->a_row / 4, 1, t->b, t->b_row / 4, sums, SMALL_COLS, false);
+    finish_rows(*t, sums, rows, wide);
+}
+
 static void run_one(Small *s, int64_t batch) {
     const Product *p = s->p;
     SmallTile t = {.k = s->depth, .store = s->store, .c_row = p->c.row * (int64_t)amp_itemsize(p->c.dtype)};
     const Source b = source_of(s, &p->b, batch);
-    const int64_t heights = (p->m + SMALL_ROWS - 1) / SMALL_ROWS, step = (p->m + heights - 1) / heights; /* even heights */
+    const int64_t heights = (p->m + s->rows - 1) / s->rows, step = (p->m + heights - 1) / heights; /* even heights */
     place_a(s, batch, &t);
     const char *const a = t.a;
     for (int64_t col = 0; col < p->n; col += SMALL_COLS) {
@@ -154,7 +182,7 @@ static void run_one(Small *s, int64_t batch) {
         t.a = a;
         for (int64_t row = 0; row < p->m; row += step) {
             const int64_t rows = min64(step, p->m - row);
-            s->fn[rows - 1][cols > 16](&t);
+            multiply(s, &t, rows, cols > 16);
             t.a += rows * t.a_row;
             t.c += rows * t.c_row;
         }
@@ -167,9 +195,12 @@ static bool crowded(const Matrix *a, int64_t size) { return a->col == 1 && a->ro
 static Status run_alone(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
     const bool pairs = p->a.dtype == AMP_BFLOAT16, plain = p->a.dtype == AMP_FLOAT32 && rounding == INPUT_IEEE;
     Small s = {.p = p, .rounding = rounding, .pairs = pairs, .fn = pairs ? small_bf16 : small_f32};
+    s.tiles = pairs && gemm_micro_set(false, true)->release ? gemm_micro_set(false, true) : NULL;
+    s.rows = s.tiles ? s.tiles->rows : SMALL_ROWS;
     s.depth = pairs ? (p->k + 1) / 2 : p->k;
     s.store = p->c.dtype != AMP_FLOAT32 ? SMALL_NARROW : p->c.via ? SMALL_ROUND : SMALL_PLAIN;
-    s.a_in_place = (pairs ? p->a.col == 1 && p->k % 2 == 0 : plain) && !(p->m > 8 && crowded(&p->a, pairs ? 2 : 4));
+    s.a_in_place = (pairs ? p->a.col == 1 && p->k % 2 == 0 : plain) && !(s.tiles && p->a.row % 2) &&
+                   !(p->m > 8 && crowded(&p->a, pairs ? 2 : 4));
     s.b_in_place = plain && p->b.col == 1;
     const int64_t panels = (p->n + SMALL_COLS - 1) / SMALL_COLS;
     const int64_t bias = p->d.data ? panels * SMALL_COLS : 0, b = s.b_in_place ? 0 : s.depth * SMALL_COLS;
@@ -185,6 +216,7 @@ static Status run_alone(const Product *p, InputRounding rounding, int64_t begin,
         memset(s.bias + p->n, 0, (size_t)(bias - p->n) * sizeof *s.bias);
     }
     for (int64_t batch = begin; batch < end; batch++) run_one(&s, batch);
+    if (s.tiles) gemm_release(s.tiles);
     return AMP_OK;
 }
 
@@ -227,7 +259,8 @@ static int64_t columns_of_part(const Product *p, int64_t threads) {
 }
 
 Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
-    const bool serial = 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS;
+    const double speed = gemm_micro_set(false, p->a.dtype == AMP_BFLOAT16)->speed;
+    const bool serial = 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS * speed;
     const int64_t threads = serial ? 1 : amp_get_num_threads();
     Parts all = {.p = p, .rounding = rounding, .begin = begin, .end = end, .of_rows = by_rows(p)};
     all.size = all.of_rows ? rows_of_part(p, threads) : columns_of_part(p, threads);

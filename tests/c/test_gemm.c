@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "emulation.h"
 #include "gemm.h"
 
 static int failures;
@@ -19,8 +20,8 @@ static double uniform(void) { return (double)random_bits() / 0x1p30 - 1; }
 
 /* ------------------------------------------------------------------ matrices with strange strides */
 
-enum { PLAIN, TRANSPOSED, GAPS, NEGATIVE, ROWS_EQUAL, COLS_EQUAL, MISALIGNED, LAYOUTS };
-enum { CANARY = 0x5a, MARGIN = 256 };
+enum { PLAIN, TRANSPOSED, GAPS, NEGATIVE, ROWS_EQUAL, COLS_EQUAL, PITCHED, MISALIGNED, LAYOUTS };
+enum { CANARY = 0xff, MARGIN = 256 }; /* in every format NaN: what is read beyond the edges shows */
 
 typedef struct Tensor {
     View view;
@@ -34,6 +35,7 @@ static void make(Tensor *t, int dtype, int64_t batch, int64_t rows, int64_t cols
     int64_t row = cols, col = 1, span = rows * cols, offset = 0;
     if (layout == TRANSPOSED) row = 1, col = rows;
     if (layout == GAPS) col = 2, row = 2 * cols + 3, span = rows * row;
+    if (layout == PITCHED) row = cols | 1, span = rows * row;
     if (layout == NEGATIVE) row = -cols, offset = (rows - 1) * cols;
     if (layout == ROWS_EQUAL) row = 0;
     if (layout == COLS_EQUAL) row = 1, col = 0;
@@ -146,7 +148,7 @@ static void check_values(const Case *x, const Tensor *a, const Tensor *b, const 
 
 static void check_margins(const Case *x, const Tensor *c) {
     for (int i = 0; i < MARGIN; i++)
-        if (c->memory[i] != CANARY || c->memory[c->bytes - 1 - (size_t)i] != CANARY) {
+        if (c->memory[i] != (char)CANARY || c->memory[c->bytes - 1 - (size_t)i] != (char)CANARY) {
             report(x, 0, 0, i, "wrote outside", 0, 0, 0);
             return;
         }
@@ -199,6 +201,7 @@ static void check(Case x) {
     memcpy(c.memory, before, c.bytes);
     amp_set_num_threads(x.threads);
     amp_gemm(&call);
+    if (!tiles_are_free()) report(&x, 0, 0, 0, "tiles are kept", 0, 0, 0);
     if (memcmp(serial, c.memory, c.bytes)) report(&x, 0, 0, 0, "bits depend on threads", 0, 0, 0);
     if (amp_is_16bit(x.dtype) && x.out_dtype == AMP_FLOAT32) {
         Tensor wide = c;
@@ -304,6 +307,161 @@ static void many_batches(void) {
         }
 }
 
+/* ------------------------------------------------------------------ micro-kernels */
+
+enum { MOST_K = 45, LINES = 3, MICRO_BYTES = 32 * 1024, C_ROW = 40 };
+
+typedef struct Micro {
+    const MicroSet *set;
+    bool fp64, pairs;
+    int64_t rows, cols, lines, line; /* k = lines * line */
+    int left[GEMM_MAX_ROWS][2 * MOST_K], right[2 * MOST_K][GEMM_MAX_COLS];
+    char *a, *b, c[MICRO_BYTES]; /* a and b end with their last element */
+} Micro;
+
+static void put_word(const Micro *x, char *memory, int64_t i, int low, int high) {
+    const uint16_t pair[2] = {amp_f32_to_bf16((float)low), amp_f32_to_bf16((float)high)};
+    const float f = (float)low;
+    const double d = low;
+    if (x->pairs) memcpy(memory + i * 4, pair, 4);
+    else if (x->fp64) memcpy(memory + i * 8, &d, 8);
+    else memcpy(memory + i * 4, &f, 4);
+}
+
+static double sum_at(const Micro *x, int64_t i, int64_t j) {
+    double d;
+    float f;
+    memcpy(&d, x->c + (i * C_ROW + j) * 8, 8);
+    memcpy(&f, x->c + (i * C_ROW + j) * 4, 4);
+    return x->fp64 ? d : (double)f;
+}
+
+/* Which element of k element l of a call is, as the operands are numbered: pairs count once. */
+static void check_sums(const Micro *x, const char *what, int old) {
+    const int64_t k = x->lines * x->line * (x->pairs ? 2 : 1);
+    for (int64_t i = 0; i < GEMM_MAX_ROWS; i++)
+        for (int64_t j = 0; j < C_ROW; j++) {
+            double want = old;
+            for (int64_t l = 0; l < k; l++) want += j < x->cols && i < x->rows ? x->left[i][l] * x->right[l][j] : 0;
+            const double got = sum_at(x, i, j);
+            if (i < x->rows && j < x->cols ? got == want : isnan(got)) continue;
+            if (failures++ < 20)
+                printf("%s: kernel %s of %lldx%lld, %lldx%lld: [%lld,%lld] is %g, want %g\n", level, what, (long long)x->rows,
+                       (long long)x->cols, (long long)x->lines, (long long)x->line, (long long)i, (long long)j, got, want);
+            return;
+        }
+}
+
+/* Fills the sums with what a call shall go on from, and everything else with NaN. */
+static void prepare_sums(Micro *x, bool add, int old) {
+    memset(x->c, CANARY, sizeof x->c);
+    for (int64_t i = 0; add && i < x->rows; i++)
+        for (int64_t j = 0; j < x->cols; j++) {
+            const float f = (float)old;
+            const double d = old;
+            memcpy(x->c + (i * C_ROW + j) * (x->fp64 ? 8 : 4), x->fp64 ? (const void *)&d : (const void *)&f, x->fp64 ? 8 : 4);
+        }
+}
+
+static void one_kernel(Micro *x, int64_t r, int64_t v) {
+    const int64_t lanes = x->set->lanes, per = x->pairs ? 2 : 1;
+    x->rows = r;
+    x->cols = v * lanes;
+    x->lines = below(2) ? 1 : LINES;
+    x->line = 1 + below(x->lines > 1 ? MOST_K / LINES : MOST_K);
+    const int64_t k = x->lines * x->line, a_line = x->line + 2, b_row = 2 * lanes + below(3);
+    const int64_t pitch = LINES * (x->line + 2);
+    const int64_t rows_by_col[4][2] = {{pitch, 1}, {1, GEMM_MAX_ROWS + 1}, {2 * pitch, 2}, {3 * pitch, 3}};
+    const int64_t *stride = rows_by_col[below(4)], a_row = stride[0], a_col = stride[1];
+    int32_t at_place[MOST_K];
+    for (int64_t l = 0; l < per * k; l++) {
+        for (int64_t i = 0; i < r; i++) x->left[i][l] = below(15) - 7;
+        for (int64_t j = 0; j < x->cols; j++) x->right[l][j] = below(13) - 6;
+    }
+    const size_t size = x->fp64 ? 8 : 4, last = (size_t)((x->lines - 1) * a_line + x->line - 1);
+    const size_t a_bytes = ((size_t)((r - 1) * a_row) + last * (size_t)a_col + 1) * size;
+    const size_t b_bytes = (size_t)((k - 1) * b_row + x->cols) * size;
+    x->a = memset(malloc(a_bytes), CANARY, a_bytes);
+    x->b = memset(malloc(b_bytes), CANARY, b_bytes);
+    for (int64_t l = 0; l < k; l++) {
+        const int64_t place = l / x->line * a_line + l % x->line;
+        at_place[l] = (int32_t)((k - 1 - l) * b_row);
+        for (int64_t i = 0; i < r; i++)
+            put_word(x, x->a, i * a_row + place * a_col, x->left[i][per * l], x->left[i][per * l + per - 1]);
+        for (int64_t j = 0; j < x->cols; j++)
+            put_word(x, x->b, l * b_row + j, x->right[per * l][j], x->right[per * l + per - 1][j]);
+    }
+    const bool add = below(2);
+    const int old = add ? 100 : 0;
+    prepare_sums(x, add, old);
+    x->set->in[r - 1][v - 1](x->lines, x->line, x->a, a_row, a_col, a_line * a_col, x->b, b_row, x->c, C_ROW, add);
+    check_sums(x, "in", old);
+    if (x->lines > 1) goto done;
+    prepare_sums(x, add, old);
+    x->set->fn[r - 1][v - 1](k, x->a, a_row, a_col, x->b, b_row, x->c, C_ROW, add);
+    check_sums(x, "fn", old);
+    if (v == 2) {
+        prepare_sums(x, add, old);
+        x->set->ahead[r - 1](k, x->a, a_row, a_col, x->b, b_row, x->c, C_ROW, add, x->a, 64);
+        check_sums(x, "ahead", old);
+    }
+    memset(x->b, CANARY, b_bytes); /* rows backwards */
+    for (int64_t l = 0; l < k; l++)
+        for (int64_t j = 0; j < x->cols; j++)
+            put_word(x, x->b, at_place[l] + j, x->right[per * l][j], x->right[per * l + per - 1][j]);
+    prepare_sums(x, add, old);
+    x->set->at[r - 1][v - 1](k, x->a, a_row, a_col, x->b, at_place, lanes, x->c, C_ROW, add);
+    check_sums(x, "at", old);
+done:
+    free(x->a);
+    free(x->b);
+}
+
+/* Every kernel, with sums that are exact, and NaN wherever it may neither read nor write. */
+static void kernels(void) {
+    Micro *x = malloc(sizeof *x);
+    for (int kind = 0; kind < 3; kind++) {
+        if (kind == 2 && !amp_isa_bf16_pairs()) continue;
+        x->fp64 = kind == 1;
+        x->pairs = kind == 2;
+        x->set = gemm_micro_set(x->fp64, x->pairs);
+        for (int i = 0; i < 6; i++)
+            for (int64_t r = 1; r <= x->set->rows; r++)
+                for (int64_t v = 1; v <= 2; v++) one_kernel(x, r, v);
+        gemm_release(x->set);
+    }
+    free(x);
+}
+
+/* An infinite element reaches its row or column and no other, wherever k ends. */
+static void infinities(void) {
+    for (int f = 0; f < 3; f++)
+        for (int64_t k = 20; k < 120; k += 7) {
+            Tensor a, b, c;
+            const int64_t m = 33, n = 35, row = below(33), last = k - 1 - below(3);
+            make(&a, floats[f], 0, m, k, below(2), false);
+            make(&b, floats[f], 0, k, n, below(2), false);
+            make(&c, floats[f], 0, m, n, PLAIN, false);
+            fill(&a, 1);
+            fill(&b, 1);
+            const bool of_a = below(2), first = below(2); /* the first k is what fills up could be made of */
+            const int64_t at_k = first ? 0 : last;
+            put(of_a ? &a : &b, 0, of_a ? row : at_k, of_a ? at_k : row, (double)INFINITY);
+            for (int64_t i = 0; i < (of_a ? n : m); i++) put(of_a ? &b : &a, 0, of_a ? at_k : i, of_a ? i : at_k, 0.5);
+            Call call = {.nin = 2, .nout = 1, .in = {&a.view, &b.view}, .out = {&c.view}};
+            amp_gemm(&call);
+            const Case x = {.dtype = floats[f], .out_dtype = floats[f], .m = m, .n = n, .k = k};
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++) {
+                    const double got = get(&c, 0, i, j);
+                    if ((of_a ? i : j) == row ? got != (double)INFINITY : !isfinite(got))
+                        report(&x, 0, i, j, "infinity", got, 0, 0);
+                }
+            Tensor *const made[] = {&a, &b, &c};
+            for (int t = 0; t < 3; t++) free(made[t]->memory);
+        }
+}
+
 /* A result with gaps between its columns takes the long way through blocks; the short ways for little work give its bits. */
 static void paths(void) {
     static const double biases[] = {1, 0x1p-128, 0};
@@ -314,7 +472,7 @@ static void paths(void) {
             const int64_t k = medium ? 200 + below(100) : 1 + below(70);
             const int out = below(2) ? AMP_FLOAT32 : floats[f];
             Tensor a, b, bias, c[2];
-            make(&a, floats[f], 0, m, k, below(2), false);
+            make(&a, floats[f], 0, m, k, below(3) ? below(2) : PITCHED, false);
             make(&b, floats[f], 0, k, n, below(2), false);
             make(&bias, floats[f], 0, m, n, ROWS_EQUAL, false);
             make(&c[0], out, 0, m, n, PLAIN, false);
@@ -493,9 +651,13 @@ static void switches(void) {
 
 int main(void) {
     static const char *const levels[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
+    if (!emulation_works()) failures++;
     for (int i = 0; i <= (int)amp_isa_best(); i++) {
+        if (!is_tested(i)) continue;
         level = levels[i];
         amp_isa_set_cap(level);
+        kernels();
+        infinities();
         sizes();
         layouts();
         many_batches();
