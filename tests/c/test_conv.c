@@ -71,7 +71,7 @@ static void check_case(const Case *c, int dtype, int first, uint64_t *hash) {
         Call call = {.op = (uint16_t)ops[kind], .nin = 3, .nout = 1, .in = {&a.v, &b.v}, .out = {&got.v}, .extra = &s};
         if (kind != 2 && draw() & 1) call.in[2] = &bias.v;
         call.numerics.fp32_inputs = draw() & 1 ? INPUT_TF32 : INPUT_IEEE; /* the values are exact in TF32 */
-        CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "conv");
+        CHECK(amp_cpu_backend.conv(&call) == AMP_OK && tiles_are_free(), "conv");
         call.out[0] = &want.v;
         CHECK(amp_conv_reference(&call) == AMP_OK, "reference");
         const size_t bytes = (size_t)got.v.numel * amp_itemsize(dtype);
@@ -162,7 +162,7 @@ static uint64_t test_threads(void) {
             CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "one thread");
             amp_set_num_threads(5);
             call.out[0] = &many.v;
-            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "five threads");
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK && tiles_are_free(), "five threads");
             amp_set_num_threads(threads);
             CHECK(!memcmp(one.v.data, many.v.data, (size_t)one.v.numel * amp_itemsize(floats[k])), "%s, shape %d: threads",
                   amp_dtype_info[floats[k]].name, i);
@@ -184,7 +184,7 @@ static uint64_t test_last_column(void) {
             for (int64_t i = width - 1; i < b.v.numel; i += width)
                 amp_convert(AMP_FLOAT64, (const char *)&nan, 0, floats[k], b.v.data + i * item, 0, 1);
             Call call = {.op = OP_conv_weight, .nin = 2, .nout = 1, .in = {&a.v, &b.v}, .out = {&out.v}, .extra = &s};
-            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "conv");
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK && tiles_are_free(), "conv");
             for (int64_t i = 0; i < out.v.numel; i++) {
                 double v;
                 amp_convert(floats[k], out.v.data + i * item, 0, AMP_FLOAT64, (char *)&v, 0, 1);
@@ -215,7 +215,7 @@ static uint64_t test_neighbours(void) {
                          .in = {&a.v, &b.v},
                          .out = {&out.v},
                          .extra = &s};
-            CHECK(amp_cpu_backend.conv(&call) == AMP_OK, "conv");
+            CHECK(amp_cpu_backend.conv(&call) == AMP_OK && tiles_are_free(), "conv");
             for (int64_t i = 0; i < out.v.numel; i++) {
                 double v;
                 amp_convert(floats[k], out.v.data + i * (int64_t)amp_itemsize(floats[k]), 0, AMP_FLOAT64, (char *)&v, 0, 1);
