@@ -41,15 +41,19 @@ enum {
     IN_PLACE = 64 * 1024, /* elements of an operand that is worth no copy */
     TILES_PER_THREAD = 8  /* at least, to keep all busy to the end */
 };
-static const double SERIAL_FLOPS = 2e6; /* below, handing data to another core costs more than it wins; times MicroSet's speed */
-static const double TILE_FLOPS = 1e5;   /* below, taking a tile costs too much beside its work; likewise */
-static const double SHAPE_FLOPS = 3e4;  /* below, multiply-adds are done before tiles have got their shapes */
+static const double SERIAL_FLOPS = 2e6;  /* below, handing data to another core costs more than it wins; times MicroSet's speed */
+static const double TILE_FLOPS = 1e5;    /* below, taking a tile costs too much beside its work; likewise */
+static const double SHAPE_FLOPS = 3e4;   /* below, multiply-adds are done before tiles have got their shapes */
+static const double SPLIT_FLOPS = 1.5e8; /* below, splitting costs more than tiles win; of more, none is small (gemm_small.c) */
+
+/* How operands are packed: in the compute type, as pairs of bfloat16, or as pairs of parts (gemm_split.c). */
+typedef enum Form { FORM_PLAIN, FORM_PAIRS, FORM_SPLIT } Form;
 
 typedef struct Gemm {
     const Product *p;
     const MicroSet *micro;
     int64_t size; /* bytes of the compute type: float, double, or a pair of bfloat16 */
-    bool pairs;
+    Form form;
     int64_t depth; /* of the whole product, in elements of the compute type: pairs count once */
     int64_t batch;
     int64_t width; /* of a panel of b */
@@ -106,8 +110,12 @@ static Source source_of(const Matrix *x, int64_t batch, InputRounding rounding) 
 }
 
 /* Where depth k0 lies in the operands, and how many elements of k `k` stands for there. */
-static int64_t first_k(const Gemm *g, int64_t k0) { return g->pairs ? 2 * k0 : k0; }
-static int64_t elements_of_k(const Gemm *g, int64_t k0, int64_t k) { return g->pairs ? min64(2 * k, g->p->k - 2 * k0) : k; }
+static int64_t first_k(const Gemm *g, int64_t k0) {
+    return g->form == FORM_PAIRS ? 2 * k0 : g->form == FORM_SPLIT ? k0 / GEMM_SPLIT_WORDS * GEMM_SPLIT_SPAN : k0;
+}
+static int64_t elements_of_k(const Gemm *g, int64_t k0, int64_t k) {
+    return min64(first_k(g, k), g->p->k - first_k(g, k0)); /* every k here but the last stands for whole elements */
+}
 
 static Source part(const Source *x, int64_t row, int64_t col) {
     Source s = *x;
@@ -121,7 +129,9 @@ static Source part(const Source *x, int64_t row, int64_t col) {
 static void pack_panel(const Gemm *g, int64_t panel, int64_t k0, int64_t k, char *dst) {
     const int64_t col = panel * g->width, cols = min64(g->width, g->n - col);
     const Source src = part(&g->b, first_k(g, g->k0 + k0), g->n0 + col);
-    if (g->pairs) gemm_load_pairs_down(dst, g->width, &src, elements_of_k(g, g->k0 + k0, k), cols);
+    const int64_t elements = elements_of_k(g, g->k0 + k0, k);
+    if (g->form == FORM_SPLIT) gemm_load_split_down(dst, g->width, &src, elements, cols);
+    else if (g->form == FORM_PAIRS) gemm_load_pairs_down(dst, g->width, &src, elements, cols);
     else gemm_load_block(dst, g->width, &src, k, cols);
     const int64_t whole = divide_up(cols, g->micro->lanes) * g->micro->lanes;
     if (whole == cols) return;
@@ -139,7 +149,9 @@ static void pack_rows(const Gemm *g, int64_t unit) {
         const int64_t k = min64(g->step, g->k - k0);
         const Source src = part(&g->a, g->m0 + row, first_k(g, g->k0 + k0));
         char *dst = g->packed_a + (k0 / g->step * g->m + row) * g->a_row * g->size;
-        if (g->pairs) gemm_load_pairs_along(dst, g->a_row, &src, rows, elements_of_k(g, g->k0 + k0, k));
+        const int64_t elements = elements_of_k(g, g->k0 + k0, k);
+        if (g->form == FORM_SPLIT) gemm_load_split_along(dst, g->a_row, &src, rows, elements);
+        else if (g->form == FORM_PAIRS) gemm_load_pairs_along(dst, g->a_row, &src, rows, elements);
         else gemm_load_block(dst, g->a_row, &src, rows, k);
     }
 }
@@ -354,6 +366,7 @@ static void choose_places(Gemm *g) {
     const Matrix *a = &p->a, *b = &p->b, *c = &p->c;
     const int64_t item = (int64_t)amp_itemsize(a->dtype);
     const bool plain = a->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) && g->a.rounding == INPUT_IEEE;
+    const bool pairs = g->form == FORM_PAIRS;
     /* Rows of a at a multiple of a page meet in one cache set. */
     const bool crowded = a->col == 1 && a->row * item % 4096 == 0 && p->k > 64 && p->m > 8;
     const bool small = p->m * p->k <= IN_PLACE || p->n <= g->width;
@@ -362,11 +375,11 @@ static void choose_places(Gemm *g) {
                  p->n >= ALONE_PANELS * g->width * amp_get_num_threads() && p->n * p->k > IN_PLACE;
     g->direct = !p->d.data && p->alpha.f == 1 && !c->via && c->dtype == (g->size == 8 ? AMP_FLOAT64 : AMP_FLOAT32) &&
                 c->col == 1 && aligned(c, g->size);
-    if (g->pairs) g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0; /* pairs lie as such, if rows start on one */
+    if (pairs) g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0; /* pairs lie as such, if rows start on one */
     else g->a_in_place = plain && (a->col == 1 || small);
     g->a_in_place = g->a_in_place && aligned(a, g->size) && !crowded;
-    g->a_row = g->a_in_place ? (g->pairs ? a->row / 2 : a->row) : min64(g->step, g->depth) + ROW_PAD / g->size;
-    g->a_col = g->a_in_place && !g->pairs ? a->col : 1;
+    g->a_row = g->a_in_place ? (pairs ? a->row / 2 : a->row) : min64(g->step, g->depth) + ROW_PAD / g->size;
+    g->a_col = g->a_in_place && !pairs ? a->col : 1;
 }
 
 /* Parts of `total`, of one size as nearly as `unit` allows, at most `most`. */
@@ -403,21 +416,16 @@ static Status reserve(Gemm *g) {
     return AMP_OK;
 }
 
-static Status run_range(const Product *p, int64_t begin, int64_t end) {
+/* Batches [begin, end). */
+static Status run_blocks(const Product *p, InputRounding rounding, Form form, int64_t begin, int64_t end) {
     const bool fp64 = p->a.dtype == AMP_FLOAT64;
-    const InputRounding rounding = p->a.dtype == AMP_FLOAT32 ? (InputRounding)p->numerics.fp32_inputs : INPUT_IEEE;
-    Status status = AMP_OK;
-    if (gemm_is_skinny(p)) {
-        for (int64_t batch = begin; batch < end && !status; batch++) status = gemm_skinny(p, rounding, batch);
-        return status;
-    }
-    if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
-    const bool pairs = gemm_in_pairs(p);
     Gemm g = {.p = p,
-              .micro = gemm_micro_set(fp64, pairs),
+              .micro = gemm_micro_set(fp64, form != FORM_PLAIN),
               .size = fp64 ? 8 : 4,
-              .pairs = pairs,
-              .depth = pairs ? divide_up(p->k, 2) : p->k,
+              .form = form,
+              .depth = form == FORM_PAIRS   ? divide_up(p->k, 2)
+                       : form == FORM_SPLIT ? divide_up(p->k, GEMM_SPLIT_SPAN) * GEMM_SPLIT_WORDS
+                                            : p->k,
               .caller = pthread_self()};
     g.a.rounding = g.b.rounding = rounding;
     g.width = 2 * g.micro->lanes;
@@ -425,10 +433,34 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
     atomic_init(&g.status, AMP_OK);
     choose_places(&g);
     choose_blocks(&g);
-    status = reserve(&g);
+    const Status status = reserve(&g);
     if (status) return status;
     for (int64_t batch = begin; batch < end; batch++) run_batch(&g, batch);
     return (Status)atomic_load(&g.status);
+}
+
+/* fp16 and TF32 as sums of two bfloat16: only where tiles multiply them, and by m n k alone, as gemm_in_pairs. */
+static bool may_split(const Product *p, InputRounding rounding) {
+    if (amp_isa() != ISA_AMX || p->m < GEMM_MAX_ROWS || p->n < GEMM_MAX_COLS) return false;
+    if (p->a.dtype != AMP_FLOAT16 && !(p->a.dtype == AMP_FLOAT32 && rounding == INPUT_TF32)) return false;
+    return 2.0 * (double)p->m * (double)p->n * (double)p->k > SPLIT_FLOPS;
+}
+
+static Status run_range(const Product *p, int64_t begin, int64_t end) {
+    const InputRounding rounding = p->a.dtype == AMP_FLOAT32 ? (InputRounding)p->numerics.fp32_inputs : INPUT_IEEE;
+    Status status = AMP_OK;
+    if (gemm_is_skinny(p)) {
+        for (int64_t batch = begin; batch < end && !status; batch++) status = gemm_skinny(p, rounding, batch);
+        return status;
+    }
+    if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
+    if (!may_split(p, rounding)) return run_blocks(p, rounding, gemm_in_pairs(p) ? FORM_PAIRS : FORM_PLAIN, begin, end);
+    for (int64_t batch = begin; batch < end && !status; batch++) { /* each by itself: an infinity changes no bits of others */
+        const Source a = source_of(&p->a, batch, rounding), b = source_of(&p->b, batch, rounding);
+        const bool finite = gemm_is_finite(&a, p->m, p->k) && gemm_is_finite(&b, p->k, p->n);
+        status = run_blocks(p, rounding, finite ? FORM_SPLIT : FORM_PLAIN, batch, batch + 1);
+    }
+    return status;
 }
 
 typedef struct Batches {

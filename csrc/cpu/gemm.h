@@ -6,7 +6,7 @@
  *   gemm_small.c      small and medium ones on AVX512: no blocks;  gemm_small_micro.h: its micro-kernels
  *   gemm_pack.c       operands to the layout of the micro-kernels;  gemm_convert.c: rows of narrow formats to fp32 and back
  *   gemm_micro.h      the micro-kernel's body;  gemm_avx512.c gemm_avx2.c gemm_portable.c: its instruction sets
- *   gemm_amx.c        micro-kernels on tiles;  amx.h: the instructions */
+ *   gemm_amx.c        micro-kernels on tiles;  amx.h: the instructions;  gemm_split.c: fp16 and TF32 for them */
 #ifndef AMP_GEMM_H
 #define AMP_GEMM_H
 #include "../core/backend.h"
@@ -160,6 +160,13 @@ void gemm_load_block(void *dst, int64_t dst_row, const Source *src, int64_t rows
  *   gemm_load_pairs_along   src (rows, k):  dst[i][j] = src[i][2j], src[i][2j + 1] */
 void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols);
 void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
+
+/* The same for fp16, and fp32 that is rounded to TF32, as high and low parts (gemm_split.c): GEMM_SPLIT_SPAN elements of k become
+ * GEMM_SPLIT_WORDS pairs, and so do fewer at the end. At most GEMM_MAX_COLS columns; whole vectors are written. All values are finite. */
+enum { GEMM_SPLIT_SPAN = 32, GEMM_SPLIT_WORDS = 64 };
+void gemm_load_split_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols);
+void gemm_load_split_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
+bool gemm_is_finite(const Source *src, int64_t rows, int64_t cols);
 
 /* dst[i][j] = src[i][j], rounded once (to dst->via, if that is set); dst has any strides. */
 void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,

@@ -295,6 +295,50 @@ static void layouts(void) {
         }
 }
 
+/* So much work that formats of 11 significant bits may be split in two. */
+static void large(void) {
+    static const int sizes[][3] = {{260, 300, 1007}, {33, 517, 4420}, {1037, 70, 1040}};
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < 3; i++) {
+            Case x = plain(floats[f], sizes[i][0], sizes[i][1], sizes[i][2]);
+            if (floats[f] == AMP_FLOAT32) x.numerics.fp32_inputs = INPUT_TF32;
+            else if (i != 1) x.out_dtype = AMP_FLOAT32;
+            x.a = (f + i) & 1;
+            x.b = i & 1 ? GAPS : (f + i) >> 1 & 1;
+            x.batch = i == 0 ? 2 : 0;
+            x.d = i == 2 ? ROWS_EQUAL : -1;
+            x.alpha = i == 1 ? -0.5 : 1;
+            x.threads = i == 1 ? 2 : 5;
+            check(x);
+        }
+}
+
+/* One element per row of a, so that each result is a product of two factors of 11 significant bits: exact in fp32. */
+static void exact_products(void) {
+    static const int formats[] = {AMP_FLOAT16, AMP_FLOAT32};
+    const int64_t m = 150, n = 160, k = 3203;
+    for (int f = 0; f < 2; f++) {
+        Tensor a, b, c;
+        make(&a, formats[f], 0, m, k, f, false);
+        make(&b, formats[f], 0, k, n, f, false);
+        make(&c, AMP_FLOAT32, 0, m, n, PLAIN, false);
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t l = 0; l < k; l++) put(&a, 0, i, l, l == i * 21 ? (1025 + 2 * below(512)) * 0x1p-10 : 0);
+        for (int64_t l = 0; l < k; l++)
+            for (int64_t j = 0; j < n; j++) put(&b, 0, l, j, (below(2) ? -1 : 1) * (1025 + 2 * below(512)) * 0x1p-12);
+        Call call = {.nin = 2, .nout = 1, .in = {&a.view, &b.view}, .out = {&c.view}, .numerics = {.fp32_inputs = INPUT_TF32}};
+        amp_gemm(&call);
+        const Case x = {.dtype = formats[f], .out_dtype = AMP_FLOAT32, .m = m, .n = n, .k = k};
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                const double want = get(&a, 0, i, i * 21) * get(&b, 0, i * 21, j), got = get(&c, 0, i, j);
+                if (got != want) report(&x, 0, i, j, "exact product", got, want, 0);
+            }
+        Tensor *const made[] = {&a, &b, &c};
+        for (int t = 0; t < 3; t++) free(made[t]->memory);
+    }
+}
+
 static void many_batches(void) {
     for (int f = 0; f < 4; f++)
         for (int t = 0; t < 4; t++) {
@@ -436,9 +480,12 @@ static void kernels(void) {
 /* An infinite element reaches its row or column and no other, wherever k ends. */
 static void infinities(void) {
     for (int f = 0; f < 3; f++)
-        for (int64_t k = 20; k < 120; k += 7) {
+        for (int i = 0; i < 16; i++) {
             Tensor a, b, c;
-            const int64_t m = 33, n = 35, row = below(33), last = k - 1 - below(3);
+            const bool big = i == 0 && amp_isa() == ISA_AMX;
+            const int64_t m = big ? 190 : 33, n = big ? 210 : 35, k = big ? 2001 : 13 + 7 * i,
+                          row = below((int)m < (int)n ? (int)m : (int)n);
+            const int64_t last = k - 1 - below(3);
             make(&a, floats[f], 0, m, k, below(2), false);
             make(&b, floats[f], 0, k, n, below(2), false);
             make(&c, floats[f], 0, m, n, PLAIN, false);
@@ -447,15 +494,16 @@ static void infinities(void) {
             const bool of_a = below(2), first = below(2); /* the first k is what fills up could be made of */
             const int64_t at_k = first ? 0 : last;
             put(of_a ? &a : &b, 0, of_a ? row : at_k, of_a ? at_k : row, (double)INFINITY);
-            for (int64_t i = 0; i < (of_a ? n : m); i++) put(of_a ? &b : &a, 0, of_a ? at_k : i, of_a ? i : at_k, 0.5);
+            for (int64_t j = 0; j < (of_a ? n : m); j++) put(of_a ? &b : &a, 0, of_a ? at_k : j, of_a ? j : at_k, 0.5);
             Call call = {.nin = 2, .nout = 1, .in = {&a.view, &b.view}, .out = {&c.view}};
+            if (floats[f] == AMP_FLOAT32 && i % 2 == 0) call.numerics.fp32_inputs = INPUT_TF32;
             amp_gemm(&call);
             const Case x = {.dtype = floats[f], .out_dtype = floats[f], .m = m, .n = n, .k = k};
-            for (int64_t i = 0; i < m; i++)
+            for (int64_t r = 0; r < m; r++)
                 for (int64_t j = 0; j < n; j++) {
-                    const double got = get(&c, 0, i, j);
-                    if ((of_a ? i : j) == row ? got != (double)INFINITY : !isfinite(got))
-                        report(&x, 0, i, j, "infinity", got, 0, 0);
+                    const double got = get(&c, 0, r, j);
+                    if ((of_a ? r : j) == row ? got != (double)INFINITY : !isfinite(got))
+                        report(&x, 0, r, j, "infinity", got, 0, 0);
                 }
             Tensor *const made[] = {&a, &b, &c};
             for (int t = 0; t < 3; t++) free(made[t]->memory);
@@ -659,6 +707,10 @@ int main(void) {
         kernels();
         infinities();
         sizes();
+        if (amp_isa() == ISA_AMX) {
+            large();
+            exact_products();
+        }
         layouts();
         many_batches();
         paths();
