@@ -47,20 +47,20 @@ static int detect(void) {
     return EMULATED || (tiles && (xcr0 & XCR0_AMX) == XCR0_AMX) ? ISA_AMX : ISA_AVX512_BF16;
 }
 
-static int detect_amd(void) {
+static bool detect_amd(void) {
     uint32_t a, b, c, d;
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
 }
 #else
 static int detect(void) { return ISA_BASELINE; }
-static int detect_amd(void) { return 0; }
+static bool detect_amd(void) { return false; }
 #endif
 
 static const char *const names[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 enum { LEVELS = sizeof names / sizeof *names };
 
 /* -1: not asked yet. Asking twice at the same time gives the same answers, so no lock is needed. */
-static atomic_int detected = -1, tiles = -1, level = -1, amd = -1;
+static atomic_int detected = -1, tiles = -1, level = -1, pairs = -1;
 
 static const char *cap_from_env(void) {
     const char *text = getenv("AMPNATIVE_ISA");
@@ -95,7 +95,11 @@ int amp_isa_parse(const char *name) {
 
 const char *amp_isa_name(Isa isa) { return names[isa]; }
 
-static void set_level(int cap) { atomic_store_explicit(&level, (int)best_below(cap), memory_order_relaxed); }
+static void set_level(int cap) {
+    const Isa isa = best_below(cap);
+    atomic_store_explicit(&pairs, isa == ISA_AMX || (isa == ISA_AVX512_BF16 && detect_amd()), memory_order_relaxed);
+    atomic_store_explicit(&level, (int)isa, memory_order_relaxed);
+}
 
 int amp_isa_set_cap(const char *name) {
     int cap = amp_isa_parse(name);
@@ -113,9 +117,12 @@ Isa amp_isa(void) {
     return (Isa)atomic_load_explicit(&level, memory_order_relaxed);
 }
 
-bool amp_isa_fast_bf16_dot(void) { return known(&amd, detect_amd) && amp_isa() == ISA_AVX512_BF16; }
+bool amp_isa_bf16_pairs(void) {
+    if (atomic_load_explicit(&pairs, memory_order_relaxed) < 0) amp_isa();
+    return atomic_load_explicit(&pairs, memory_order_relaxed);
+}
 
-bool amp_isa_bf16_pairs(void) { return amp_isa() == ISA_AMX || amp_isa_fast_bf16_dot(); }
+bool amp_isa_fast_bf16_dot(void) { return amp_isa_bf16_pairs() && amp_isa() == ISA_AVX512_BF16; }
 
 const char *amp_isa_error(void) {
     static char message[160];

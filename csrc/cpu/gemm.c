@@ -43,7 +43,7 @@ enum {
 };
 static const double SERIAL_FLOPS = 2e6;  /* below, handing data to another core costs more than it wins; times MicroSet's speed */
 static const double TILE_FLOPS = 1e5;    /* below, taking a tile costs too much beside its work; likewise */
-static const double SHAPE_FLOPS = 3e4;   /* below, multiply-adds are done before tiles have got their shapes */
+static const double SHAPE_FLOPS = 1e4;   /* below, multiply-adds are done before tiles have got their shapes */
 static const double SPLIT_FLOPS = 1.5e8; /* below, splitting costs more than tiles win; of more, none is small (gemm_small.c) */
 
 /* How operands are packed: in the compute type, as pairs of bfloat16, or as pairs of parts (gemm_split.c). */
@@ -477,8 +477,9 @@ static void run_batches(void *ctx, int64_t begin, int64_t end) {
 /* Many small products: a thread takes whole ones. Few or large: all threads share each. */
 static Status run_product(const Product *p) {
     const double flops = 2.0 * (double)p->m * (double)p->n * (double)(p->k + 1);
+    if (p->batches < 2) return run_range(p, 0, p->batches);
     const double serial = SERIAL_FLOPS * gemm_micro_set(p->a.dtype == AMP_FLOAT64, gemm_in_pairs(p))->speed;
-    if (p->batches < 2 || (p->batches < 2 * amp_get_num_threads() && flops >= serial)) return run_range(p, 0, p->batches);
+    if (p->batches < 2 * amp_get_num_threads() && flops >= serial) return run_range(p, 0, p->batches);
     Batches all = {.p = p};
     atomic_init(&all.status, AMP_OK);
     const double grain = serial / 2 / flops;

@@ -21,7 +21,7 @@
 
 #include "bf16_x86.h"
 
-enum { SMALL_ROWS = 14, SMALL_COLS = GEMM_MAX_COLS };
+enum { SMALL_ROWS = 14, TILE_ROWS = GEMM_MAX_ROWS, SMALL_COLS = GEMM_MAX_COLS };
 
 enum { SMALL_PLAIN, SMALL_NARROW, SMALL_ROUND }; /* fp32; the 16-bit type; fp32 rounded to values of the 16-bit type */
 
@@ -79,10 +79,14 @@ typedef struct Small {
     int64_t depth; /* k in elements of the compute type */
     const SmallFn (*fn)[2];
     const MicroSet *tiles; /* instead of fn, or NULL */
-    int64_t rows;          /* most of a micro-kernel */
     char *a, *b;
     float *bias;
 } Small;
+
+/* The set instead of the kernels of this file, or NULL. */
+static inline const MicroSet *tiles_for(const Product *p) {
+    return p->a.dtype == AMP_BFLOAT16 && amp_isa() == ISA_AMX ? gemm_micro_set(false, true) : NULL;
+}
 
 static inline int64_t min64(int64_t x, int64_t y) { return x < y ? x : y; }
 
@@ -156,13 +160,9 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))) static 
     }
 }
 
-static void multiply(const Small *s, const SmallTile *t, int64_t rows, bool wide) {
-    if (!s->tiles) {
-        s->fn[rows - 1][wide](t);
-        return;
-    }
+static __attribute__((noinline)) void multiply_on_tiles(const MicroSet *tiles, const SmallTile *t, int64_t rows, bool wide) {
     _Alignas(64) float sums[GEMM_TILE_BYTES / 4];
-    s->tiles->fn[rows - 1][wide](t->k, t->a, t->a_row / 4, 1, t->b, t->b_row / 4, sums, SMALL_COLS, false);
+    tiles->fn[rows - 1][wide](t->k, t->a, t->a_row / 4, 1, t->b, t->b_row / 4, sums, SMALL_COLS, false);
     finish_rows(*t, sums, rows, wide);
 }
 
@@ -170,7 +170,8 @@ static void run_one(Small *s, int64_t batch) {
     const Product *p = s->p;
     SmallTile t = {.k = s->depth, .store = s->store, .c_row = p->c.row * (int64_t)amp_itemsize(p->c.dtype)};
     const Source b = source_of(s, &p->b, batch);
-    const int64_t heights = (p->m + s->rows - 1) / s->rows, step = (p->m + heights - 1) / heights; /* even heights */
+    const int64_t heights = s->tiles ? (p->m + TILE_ROWS - 1) / TILE_ROWS : (p->m + SMALL_ROWS - 1) / SMALL_ROWS;
+    const int64_t step = (p->m + heights - 1) / heights; /* even heights */
     place_a(s, batch, &t);
     const char *const a = t.a;
     for (int64_t col = 0; col < p->n; col += SMALL_COLS) {
@@ -182,7 +183,8 @@ static void run_one(Small *s, int64_t batch) {
         t.a = a;
         for (int64_t row = 0; row < p->m; row += step) {
             const int64_t rows = min64(step, p->m - row);
-            multiply(s, &t, rows, cols > 16);
+            if (s->tiles) multiply_on_tiles(s->tiles, &t, rows, cols > 16);
+            else s->fn[rows - 1][cols > 16](&t);
             t.a += rows * t.a_row;
             t.c += rows * t.c_row;
         }
@@ -195,8 +197,7 @@ static bool crowded(const Matrix *a, int64_t size) { return a->col == 1 && a->ro
 static Status run_alone(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
     const bool pairs = p->a.dtype == AMP_BFLOAT16, plain = p->a.dtype == AMP_FLOAT32 && rounding == INPUT_IEEE;
     Small s = {.p = p, .rounding = rounding, .pairs = pairs, .fn = pairs ? small_bf16 : small_f32};
-    s.tiles = pairs && gemm_micro_set(false, true)->release ? gemm_micro_set(false, true) : NULL;
-    s.rows = s.tiles ? s.tiles->rows : SMALL_ROWS;
+    s.tiles = tiles_for(p);
     s.depth = pairs ? (p->k + 1) / 2 : p->k;
     s.store = p->c.dtype != AMP_FLOAT32 ? SMALL_NARROW : p->c.via ? SMALL_ROUND : SMALL_PLAIN;
     s.a_in_place = (pairs ? p->a.col == 1 && p->k % 2 == 0 : plain) && !(s.tiles && p->a.row % 2) &&
@@ -259,7 +260,7 @@ static int64_t columns_of_part(const Product *p, int64_t threads) {
 }
 
 Status gemm_small(const Product *p, InputRounding rounding, int64_t begin, int64_t end) {
-    const double speed = gemm_micro_set(false, p->a.dtype == AMP_BFLOAT16)->speed;
+    const double speed = tiles_for(p) ? tiles_for(p)->speed : 1;
     const bool serial = 2.0 * (double)p->m * (double)p->n * (double)p->k < SERIAL_FLOPS * speed;
     const int64_t threads = serial ? 1 : amp_get_num_threads();
     Parts all = {.p = p, .rounding = rounding, .begin = begin, .end = end, .of_rows = by_rows(p)};
