@@ -361,6 +361,12 @@ static void run_batch(Gemm *g, int64_t batch) {
 
 static bool aligned(const Matrix *x, int64_t size) { return ((uintptr_t)x->data & (uintptr_t)(size - 1)) == 0; }
 
+/* Elements from one packed row of a to the next; whole lines where tiles read them. */
+static int64_t pitch_of_a(const Gemm *g) {
+    const int64_t k = min64(g->step, g->depth);
+    return g->micro->step > 1 ? (divide_up(k, g->micro->step) | 1) * g->micro->step : k + ROW_PAD / g->size;
+}
+
 static void choose_places(Gemm *g) {
     const Product *p = g->p;
     const Matrix *a = &p->a, *b = &p->b, *c = &p->c;
@@ -378,7 +384,7 @@ static void choose_places(Gemm *g) {
     if (pairs) g->a_in_place = a->col == 1 && a->row % 2 == 0 && p->k % 2 == 0; /* pairs lie as such, if rows start on one */
     else g->a_in_place = plain && (a->col == 1 || small);
     g->a_in_place = g->a_in_place && aligned(a, g->size) && !crowded;
-    g->a_row = g->a_in_place ? (pairs ? a->row / 2 : a->row) : min64(g->step, g->depth) + ROW_PAD / g->size;
+    g->a_row = g->a_in_place ? (pairs ? a->row / 2 : a->row) : pitch_of_a(g);
     g->a_col = g->a_in_place && !pairs ? a->col : 1;
 }
 

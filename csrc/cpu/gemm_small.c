@@ -76,7 +76,7 @@ typedef struct Small {
     InputRounding rounding;
     bool pairs, a_in_place, b_in_place;
     int store;
-    int64_t depth; /* k in elements of the compute type */
+    int64_t depth, pitch; /* k in elements of the compute type; of rows of a copy of a */
     const SmallFn (*fn)[2];
     const MicroSet *tiles; /* instead of fn, or NULL */
     char *a, *b;
@@ -119,7 +119,7 @@ static void place_a(Small *s, int64_t batch, SmallTile *t) {
         return;
     }
     const bool along_rows = p->a.row == 1 && p->a.col != 1 && !s->tiles;
-    const int64_t pitch = along_rows ? p->m : s->depth;
+    const int64_t pitch = along_rows ? p->m : s->pitch;
     const Source down = turned(&src);
     t->a = s->a;
     t->a_row = along_rows ? 4 : 4 * pitch;
@@ -199,13 +199,14 @@ static Status run_alone(const Product *p, InputRounding rounding, int64_t begin,
     Small s = {.p = p, .rounding = rounding, .pairs = pairs, .fn = pairs ? small_bf16 : small_f32};
     s.tiles = tiles_for(p);
     s.depth = pairs ? (p->k + 1) / 2 : p->k;
+    s.pitch = s.tiles ? ((s.depth + 15) / 16 | 1) * 16 : s.depth; /* for tiles, an odd number of lines */
     s.store = p->c.dtype != AMP_FLOAT32 ? SMALL_NARROW : p->c.via ? SMALL_ROUND : SMALL_PLAIN;
     s.a_in_place = (pairs ? p->a.col == 1 && p->k % 2 == 0 : plain) && !(s.tiles && p->a.row % 2) &&
                    !(p->m > 8 && crowded(&p->a, pairs ? 2 : 4));
     s.b_in_place = plain && p->b.col == 1;
     const int64_t panels = (p->n + SMALL_COLS - 1) / SMALL_COLS;
     const int64_t bias = p->d.data ? panels * SMALL_COLS : 0, b = s.b_in_place ? 0 : s.depth * SMALL_COLS;
-    const int64_t a = s.a_in_place ? 0 : p->m * s.depth;
+    const int64_t a = s.a_in_place ? 0 : p->m * s.pitch;
     float *memory = gemm_scratch((size_t)(bias + b + a + 1) * sizeof *memory);
     if (!memory) return AMP_NO_MEMORY;
     s.b = (char *)memory;
