@@ -2,6 +2,7 @@
 
 import os
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,7 +47,10 @@ class ParallelBuild(build_ext):
 
 
 extra = os.environ.get("AMPNATIVE_CFLAGS", "").split()
+# Setuptools compares times, not flags: what was built with others must not be taken for it.
+build_base = f"build/flags-{zlib.crc32(' '.join(extra).encode()):08x}" if extra else "build"
 setup(
+    options={"build": {"build_base": build_base}},
     ext_modules=[
         Extension(
             "ampnative._C",
