@@ -13,41 +13,89 @@ enum { MIN_ELEMENTS = 32768 }; /* less than this is not worth waking a worker fo
 
 /* ---- plan ---- */
 
-static int64_t chunks_of(const View *v) { return v->numel / LIST_CHUNK + (v->numel % LIST_CHUNK != 0); }
+static int64_t chunks_of(int64_t numel) { return numel / LIST_CHUNK + (numel % LIST_CHUNK != 0); }
 
-Status amp_list_plan(ListPlan *plan, TensorList list) {
-    plan->n = list.n;
+/* One list of those that are walked together, and where its run begins. */
+typedef struct Edge {
+    const View *const *v;
+    const char *begin; /* NULL: there is no tensor */
+    int64_t size;
+    uint8_t dtype, layout;
+} Edge;
+
+/* Whether the tensors with this number stand behind the `numel` elements of the run; what is done to those is then done to them, too. */
+static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) {
+    for (const Edge *e = edge; e < edge + count; e++) {
+        const View *v = e->v[t];
+        if (!v && !e->begin) continue;
+        if (!v || v->data != e->begin + numel * e->size || v->dtype != e->dtype || !(v->layout & e->layout & LAYOUT_CONTIGUOUS))
+            return false;
+    }
+    return true;
+}
+
+static bool start_run(Edge *edge, int count, int64_t t) {
+    bool known = true;
+    for (Edge *e = edge; e < edge + count; e++) {
+        const View *v = e->v[t];
+        *e = (Edge){.v = e->v};
+        if (!v) continue;
+        *e = (Edge){e->v, v->data, (int64_t)amp_itemsize(v->dtype), (uint8_t)v->dtype, v->layout};
+        known = known && amp_list_dtype_ok(v->dtype);
+    }
+    return known;
+}
+
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int count, bool join) {
+    const TensorList list = lists[0];
+    Edge edge[LIST_STREAMS + 1];
+    int edges = 0;
     plan->v = list.v;
-    plan->first = plan->small;
+    plan->run = plan->small;
     if (list.n > LIST_SMALL) {
-        if ((uint64_t)list.n >= SIZE_MAX / sizeof *plan->first - 1) return AMP_NO_MEMORY;
-        plan->first = malloc(((size_t)list.n + 1) * sizeof *plan->first);
-        if (!plan->first) return AMP_NO_MEMORY;
+        if ((uint64_t)list.n >= SIZE_MAX / sizeof *plan->run - 1) return AMP_NO_MEMORY;
+        plan->run = malloc(((size_t)list.n + 1) * sizeof *plan->run);
+        if (!plan->run) return AMP_NO_MEMORY;
     }
+    for (int i = 0; i < count; i++)
+        if (lists[i].n) edge[edges++] = (Edge){.v = lists[i].v};
     int64_t chunks = 0, elements = 0;
+    ListRun *run = plan->run - 1;
+    bool known = true;
     for (int64_t t = 0; t < list.n; t++) {
-        plan->first[t] = chunks;
-        chunks += chunks_of(list.v[t]);
-        elements += list.v[t]->numel;
+        const int64_t numel = list.v[t]->numel;
+        elements += numel;
+        if (join && t && joins(edge, edges, t, run->numel)) {
+            run->numel += numel;
+            continue;
+        }
+        known &= start_run(edge, edges, t);
+        *++run = (ListRun){0, t, numel};
     }
-    plan->first[list.n] = chunks;
+    plan->n = run + 1 - plan->run;
+    for (int64_t r = 0; r < plan->n; r++) {
+        plan->run[r].first = chunks;
+        chunks += chunks_of(plan->run[r].numel);
+    }
+    plan->run[plan->n] = (ListRun){chunks, 0, 0};
     plan->chunks = chunks;
     /* Chunks of small tensors are small: take so many that they hold enough elements on average. */
     int64_t average = chunks ? elements / chunks + 1 : 1;
     plan->grain = MIN_ELEMENTS / average + 1;
-    return AMP_OK;
+    if (!known) amp_list_plan_free(plan);
+    return known ? AMP_OK : AMP_BAD_DTYPE;
 }
 
 void amp_list_plan_free(ListPlan *plan) {
-    if (plan->first != plan->small) free(plan->first);
+    if (plan->run != plan->small) free(plan->run);
 }
 
-/* The tensor that holds a chunk; tensors without elements hold none and are never found. */
-static int64_t tensor_of(const ListPlan *plan, int64_t chunk) {
+/* The run that holds a chunk; runs without elements hold none and are never found. */
+static int64_t run_of(const ListPlan *plan, int64_t chunk) {
     int64_t low = 0, high = plan->n;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        if (plan->first[middle] <= chunk) low = middle;
+        if (plan->run[middle].first <= chunk) low = middle;
         else high = middle;
     }
     return low;
@@ -60,14 +108,13 @@ typedef struct RunContext {
 } RunContext;
 
 static void run_range(void *ctx, int64_t begin, int64_t end) {
-    const RunContext *run = ctx;
-    const int64_t *first = run->plan->first;
-    int64_t t = tensor_of(run->plan, begin);
-    for (int64_t chunk = begin; chunk < end; t++) {
-        int64_t stop = first[t + 1] < end ? first[t + 1] : end;
+    const RunContext *c = ctx;
+    const ListRun *run = &c->plan->run[run_of(c->plan, begin)];
+    for (int64_t chunk = begin; chunk < end; run++) {
+        int64_t stop = run[1].first < end ? run[1].first : end;
         if (stop <= chunk) continue;
-        int64_t last = (stop - first[t]) * LIST_CHUNK, numel = run->plan->v[t]->numel;
-        run->body(run->ctx, t, (chunk - first[t]) * LIST_CHUNK, last < numel ? last : numel);
+        int64_t last = (stop - run->first) * LIST_CHUNK;
+        c->body(c->ctx, run, (chunk - run->first) * LIST_CHUNK, last < run->numel ? last : run->numel);
         chunk = stop;
     }
 }
@@ -77,6 +124,19 @@ void amp_list_run(const ListPlan *plan, ListBody body, void *ctx) {
     if (plan->chunks == 0) return;
     if (plan->chunks <= plan->grain) run_range(&run, 0, plan->chunks);
     else amp_parallel_for(plan->chunks, plan->grain, run_range, &run);
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void amp_list_ahead(ListAhead *ahead, const ListRun *run, int64_t begin, int64_t end, const TensorList *lists, int count) {
+    *ahead = (ListAhead){0};
+    if (end < run->numel || run[1].numel == 0) return;
+    for (int i = 0; i < count; i++) {
+        const View *v = lists[i].n ? lists[i].v[run[1].tensor] : lists[0].v[run[1].tensor];
+        if (!v) return;
+        ahead->at[i] = v->data;
+    }
+    ahead->n = at_most(at_most(end - begin, run[1].numel), LIST_AHEAD);
 }
 
 /* ---- streams ---- */
@@ -216,8 +276,6 @@ void amp_list_write(ListStream *s, int64_t begin, int64_t n) {
     else walk_strided(s, begin, n, true);
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* The tensors in front of the first one whose dtype has no kernel: those are done before the call fails. */
 static TensorList supported(TensorList list) {
     int64_t n = 0;
@@ -228,7 +286,8 @@ static TensorList supported(TensorList list) {
 /* ---- unscale and scale ---- */
 
 typedef struct MultiplyContext {
-    const ListPlan *plan;
+    TensorList list;
+    const ListKernels *narrow;
     double factor;
     bool check;
     double *
@@ -237,46 +296,62 @@ typedef struct MultiplyContext {
 } MultiplyContext;
 
 /* One block of gradients in place; the sum of squares is that of values as they are stored. */
-static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad) {
+static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad,
+                            const ListAhead *ahead) {
     const ListKernels *k = amp_list_kernels(s->wide);
     void *x = amp_list_read(s, begin, n);
-    if (s->direct) return k->unscale_squares(x, n, c->factor, bad);
-    *bad |= k->unscale(x, n, c->factor);
+    if (s->direct) return k->unscale_squares(x, n, c->factor, bad, ahead);
+    *bad |= k->unscale(x, n, c->factor, ahead);
     if (c->factor == 1.0) return k->sum_squares(x, n);
     amp_list_write(s, begin, n);
     return k->sum_squares(amp_list_read(s, begin, n), n);
 }
 
-static void unscale_chunks(MultiplyContext *c, int64_t tensor, int64_t begin, int64_t end, ListStream *s, bool *bad) {
+/* The part of `ahead`, which belongs to the last elements of a range, that is for its block [begin, begin + n). */
+static ListAhead part_of(const ListAhead *ahead, int64_t begin, int64_t n, int64_t end, size_t size) {
+    int64_t at = begin - (end - ahead->n);
+    if (at < 0) return (ListAhead){0};
+    return (ListAhead){n, {ahead->at[0] + at * (int64_t)size}};
+}
+
+static void unscale_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, ListStream *s, bool *bad) {
+    ListAhead ahead;
+    amp_list_ahead(&ahead, run, begin, end, &c->list, 1);
     for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
         int64_t stop = at_most(chunk + LIST_CHUNK, end);
         double acc = 0.0;
-        for (int64_t i = chunk; i < stop; i += LIST_BLOCK) acc += unscale_block(c, s, i, at_most(LIST_BLOCK, stop - i), bad);
-        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+        for (int64_t i = chunk, n; i < stop; i += n) {
+            n = at_most(LIST_BLOCK, stop - i);
+            ListAhead part = part_of(&ahead, i, n, end, amp_itemsize(s->v->dtype));
+            acc += unscale_block(c, s, i, n, bad, &part);
+        }
+        c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
 }
 
-static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void multiply_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     MultiplyContext *c = ctx;
-    const View *v = c->plan->v[tensor];
+    const View *v = c->list.v[run->tensor];
     bool wide = v->dtype == AMP_FLOAT64, bad = false;
-    const ListKernels *k = amp_list_kernels(wide);
+    const ListKernels *k = wide ? amp_list_kernels(true) : c->narrow;
     if (v->dtype == AMP_FLOAT32 && (v->layout & LAYOUT_CONTIGUOUS) && !c->partial &&
         ((uintptr_t)v->data & (sizeof(float) - 1)) == 0) {
         float *x = (float *)(void *)v->data + begin;
-        if (!c->check) k->scale(x, end - begin, c->factor);
-        else if (k->unscale(x, end - begin, c->factor)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+        ListAhead ahead;
+        amp_list_ahead(&ahead, run, begin, end, &c->list, 1);
+        if (!c->check) k->scale(x, end - begin, c->factor, &ahead);
+        else if (k->unscale(x, end - begin, c->factor, &ahead)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
         return;
     }
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
-    if (c->partial) unscale_chunks(c, tensor, begin, end, &s.s[0], &bad);
+    if (c->partial) unscale_chunks(c, run, begin, end, &s.s[0], &bad);
     else
         for (int64_t i = begin, n; i < end; i += n) {
             n = at_most(s.block, end - i);
             void *x = amp_list_read(&s.s[0], i, n);
-            if (c->check) bad |= k->unscale(x, n, c->factor);
-            else k->scale(x, n, c->factor);
+            if (c->check) bad |= k->unscale(x, n, c->factor, &AMP_LIST_NOTHING);
+            else k->scale(x, n, c->factor, &AMP_LIST_NOTHING);
             /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
             if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
         }
@@ -288,16 +363,16 @@ static Status multiply_list(TensorList list, double factor, bool check, bool *ba
     ListPlan plan;
     TensorList usable = supported(list);
     double small[LIST_SMALL], *partial = NULL;
-    Status status = amp_list_plan(&plan, usable);
+    Status status = amp_list_plan(&plan, &usable, 1, !norms);
     if (status != AMP_OK) return status;
     if (norms)
         partial = plan.chunks > LIST_SMALL ? malloc((size_t)plan.chunks * sizeof *partial) : small; /* can be done without */
-    MultiplyContext c = {.plan = &plan, .factor = factor, .check = check, .partial = partial};
+    MultiplyContext c = {.list = usable, .narrow = amp_list_kernels(false), .factor = factor, .check = check, .partial = partial};
     amp_list_run(&plan, multiply_body, &c);
     for (int64_t t = 0; norms && t < list.n; t++) {
         double acc = 0.0;
         bool known = partial && t < usable.n && list.v[t]->dtype != AMP_FLOAT64; /* fp64 may have left the range: see trusted() */
-        for (int64_t i = known ? plan.first[t] : 0, end = known ? plan.first[t + 1] : 0; i < end; i++) acc += partial[i];
+        for (int64_t i = known ? plan.run[t].first : 0, end = known ? plan.run[t + 1].first : 0; i < end; i++) acc += partial[i];
         norms[t] = known ? sqrt(acc) : -1.0;
     }
     if (partial != small) free(partial);
@@ -327,9 +402,9 @@ Status amp_list_scale(TensorList tensors, double factor) {
 
 /* ---- zeros ---- */
 
-static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void zero_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     const ListPlan *plan = ctx;
-    const View *v = plan->v[tensor];
+    const View *v = plan->v[run->tensor];
     const int64_t size = (int64_t)amp_itemsize(v->dtype);
     ListStreams s;
     bool dense = v->layout & LAYOUT_CONTIGUOUS;
@@ -347,8 +422,7 @@ static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
 
 Status amp_list_zero(TensorList tensors) {
     ListPlan plan;
-    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, tensors);
+    Status status = amp_list_plan(&plan, &tensors, 1, true);
     if (status != AMP_OK) return status;
     amp_list_run(&plan, zero_body, &plan);
     amp_list_plan_free(&plan);
@@ -401,9 +475,9 @@ static double norm_block(const NormContext *c, const void *x, int64_t n, bool wi
     return acc;
 }
 
-static void norm_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void norm_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     NormContext *c = ctx;
-    const View *v = c->plan->v[tensor];
+    const View *v = c->plan->v[run->tensor];
     bool wide = v->dtype == AMP_FLOAT64;
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
@@ -415,13 +489,14 @@ static void norm_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
             n = at_most(LIST_BLOCK, stop - i);
             acc = norm_combine(c->kind, acc, norm_block(c, amp_list_read(&s.s[0], i, n), n, wide));
         }
-        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+        c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
 }
 
 static double norm_of_partials(const NormContext *c, int64_t tensor) {
     double acc = norm_identity(c->kind);
-    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc = norm_combine(c->kind, acc, c->partial[i]);
+    for (int64_t i = c->plan->run[tensor].first; i < c->plan->run[tensor + 1].first; i++)
+        acc = norm_combine(c->kind, acc, c->partial[i]);
     if (c->kind == NORM_TWO) return c->divisor * sqrt(acc);
     if (c->kind == NORM_P) return c->divisor * pow(acc, 1.0 / c->p);
     return acc;
@@ -429,7 +504,7 @@ static double norm_of_partials(const NormContext *c, int64_t tensor) {
 
 static double pass(NormContext *c, int64_t tensor) {
     int64_t numel = c->plan->v[tensor]->numel;
-    if (numel) norm_body(c, tensor, 0, numel);
+    if (numel) norm_body(c, &c->plan->run[tensor], 0, numel);
     return norm_of_partials(c, tensor);
 }
 
@@ -449,15 +524,14 @@ static double norm_rescaled(const NormContext *c, int64_t tensor) {
 static bool trusted(const NormContext *c, int64_t tensor) {
     double acc = 0.0;
     if (c->kind != NORM_P && (c->kind != NORM_TWO || c->plan->v[tensor]->dtype != AMP_FLOAT64)) return true;
-    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc += c->partial[i];
+    for (int64_t i = c->plan->run[tensor].first; i < c->plan->run[tensor + 1].first; i++) acc += c->partial[i];
     return acc > 0x1p-900 && acc < 0x1p1000;
 }
 
 Status amp_list_norms(TensorList tensors, double p, double *norms) {
     ListPlan plan;
     double small[LIST_SMALL], *partial = small;
-    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, tensors);
+    Status status = amp_list_plan(&plan, &tensors, 1, false);
     if (status != AMP_OK) return status;
     if (plan.chunks > LIST_SMALL) partial = malloc((size_t)plan.chunks * sizeof *partial);
     if (!partial) {

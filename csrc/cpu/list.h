@@ -14,25 +14,43 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
 
 /* ---- shared by list.c, list_optim.c and list_kernels.c ---- */
 
-/* The list cut into chunks of at most LIST_CHUNK elements of one tensor; chunk numbers run through the whole list:
+/* The list cut into runs, and those into chunks of at most LIST_CHUNK elements; chunk numbers run through the whole list:
  *
- *     tensor 0            tensor 1   tensor 2
- *    | 0 | 1 | 2 | 3 |   | 4 |      | 5 | 6 |        first[] = 0 4 5 7
+ *     run 0               run 1      run 2
+ *    | 0 | 1 | 2 | 3 |   | 4 |      | 5 | 6 |        run[].first = 0 4 5 7
  *
- * The cut depends on sizes only, so partial sums per chunk do not depend on the number of threads. */
-enum { LIST_CHUNK = 8192, LIST_BLOCK = 512, LIST_SMALL = 64, LIST_STREAMS = 5 };
+ * A run is one tensor, or where results do not depend on it (`join`) several that lie one behind the other in memory, in every list:
+ * small ones come from one slab and nearly always do. Unjoined, the cut depends on sizes only, so partial sums per chunk depend on
+ * neither the number of threads nor on addresses. */
+enum { LIST_CHUNK = 8192, LIST_BLOCK = 512, LIST_SMALL = 64, LIST_STREAMS = 5, LIST_AHEAD = 2048 };
+typedef struct ListRun {
+    int64_t first;  /* its first chunk */
+    int64_t tensor; /* its first tensor: contiguous, if there are more */
+    int64_t numel;
+} ListRun;
 typedef struct ListPlan {
-    int64_t n, chunks, grain;
-    const View *const *v;
-    int64_t *first; /* n + 1 entries, in `small` if they fit */
-    int64_t small[LIST_SMALL + 1];
+    int64_t n, chunks, grain; /* n runs */
+    const View *const *v;     /* of the first list */
+    ListRun *run;             /* and an empty one behind them; in `small` if they fit */
+    ListRun small[LIST_SMALL + 1];
 } ListPlan;
-Status amp_list_plan(ListPlan *plan, TensorList list);
+/* At most LIST_STREAMS + 1 lists, of equal length or empty; entries may be NULL but in the first. AMP_BAD_DTYPE, with nothing to free:
+ * one has no kernel. */
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int count, bool join);
 void amp_list_plan_free(ListPlan *plan);
 
-/* body(ctx, tensor, begin, end): elements [begin, end) of one tensor; begin is a multiple of LIST_CHUNK. */
-typedef void (*ListBody)(void *ctx, int64_t tensor, int64_t begin, int64_t end);
+/* body(ctx, run, begin, end): elements [begin, end) of one run; begin is a multiple of LIST_CHUNK. */
+typedef void (*ListBody)(void *ctx, const ListRun *run, int64_t begin, int64_t end);
 void amp_list_run(const ListPlan *plan, ListBody body, void *ctx);
+
+/* What a kernel fetches into the caches while it works on its last elements: the first `n` of what comes next, at most as many as it
+ * works on itself. Hardware finds the rest of a stream by itself, but no new one in time. */
+typedef struct ListAhead {
+    int64_t n;
+    const char *at[LIST_STREAMS];
+} ListAhead;
+static const ListAhead AMP_LIST_NOTHING = {0};
+void amp_list_ahead(ListAhead *ahead, const ListRun *run, int64_t begin, int64_t end, const TensorList *lists, int count);
 
 /* One view, walked in blocks of elements in the compute type (float, or double if `wide`). Where memory already holds that, a block
  * is the memory itself; else it is a converted copy in `buffer`, written back by close. */
@@ -74,12 +92,15 @@ typedef struct AdamStep {
 
 /* Kernels over contiguous values of one compute type. The same bits at every instruction-set level. */
 typedef struct ListKernels {
-    bool (*unscale)(void *x, int64_t n, double inv_scale); /* true: met inf or NaN. inv_scale 1 leaves the values alone */
-    double (*unscale_squares)(void *x, int64_t n, double inv_scale, bool *bad); /* then sum_squares; *bad is set, never cleared */
-    void (*scale)(void *x, int64_t n, double factor);
-    double (*sum_squares)(const void *x, int64_t n);                                            /* in double, 32 running sums */
-    void (*sgd)(void *p, void *g, void *buf, int64_t n, const SgdStep *s);                      /* buf may be NULL */
-    void (*adam)(void *p, void *g, void *m, void *v, void *vmax, int64_t n, const AdamStep *s); /* vmax may be NULL */
+    /* true: met inf or NaN. inv_scale 1 leaves the values alone */
+    bool (*unscale)(void *x, int64_t n, double inv_scale, const ListAhead *ahead);
+    /* then sum_squares; *bad is set, never cleared */
+    double (*unscale_squares)(void *x, int64_t n, double inv_scale, bool *bad, const ListAhead *ahead);
+    void (*scale)(void *x, int64_t n, double factor, const ListAhead *ahead);
+    double (*sum_squares)(const void *x, int64_t n); /* in double, 32 running sums */
+    /* the arrays in the order of `ahead`; buf and vmax may be NULL */
+    void (*sgd)(void *p, void *g, void *buf, int64_t n, const SgdStep *s, const ListAhead *ahead);
+    void (*adam)(void *p, void *g, void *m, void *v, void *vmax, int64_t n, const AdamStep *s, const ListAhead *ahead);
 } ListKernels;
 const ListKernels *amp_list_kernels(bool wide);
 

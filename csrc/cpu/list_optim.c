@@ -7,12 +7,6 @@
 #include "cast.h"
 #include "list.h"
 
-static bool list_ok(TensorList list) {
-    for (int64_t i = 0; i < list.n; i++)
-        if (!amp_list_dtype_ok(list.v[i]->dtype)) return false;
-    return true;
-}
-
 enum { COPY_BLOCK = 2048 }; /* elements between two looks at a copy: they are still in the L1 cache */
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -100,6 +94,7 @@ static void write_copy(const Copies *c, const View *copy, const void *param, int
 typedef struct SgdContext {
     TensorList list[STATE1 + 1]; /* PARAM, GRAD, STATE1 */
     Copies copies;
+    const ListKernels *kernels[2]; /* narrow, wide */
     SgdStep step;
 } SgdContext;
 
@@ -116,29 +111,34 @@ static void sgd_blocks(const SgdContext *c, int64_t tensor, int64_t begin, int64
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
         read_operands(&o, i, n, fresh, x);
-        k->sgd(x[PARAM], x[GRAD], x[STATE1], n, &c->step);
+        k->sgd(x[PARAM], x[GRAD], x[STATE1], n, &c->step, &AMP_LIST_NOTHING);
         if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
 
-static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void sgd_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     const SgdContext *c = ctx;
+    const int64_t tensor = run->tensor;
     void *x[STATE1 + 1];
-    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE1 + 1, tensor, begin, x))
-        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
-            ->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
-    else sgd_blocks(c, tensor, begin, end);
+    if (copy_of(&c->copies, tensor) || !in_place(c->list, STATE1 + 1, tensor, begin, x)) {
+        sgd_blocks(c, tensor, begin, end);
+        return;
+    }
+    ListAhead ahead;
+    amp_list_ahead(&ahead, run, begin, end, c->list, STATE1 + 1);
+    c->kernels[c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64]->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step, &ahead);
 }
 
 Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
                     double grad_scale) {
     ListPlan plan;
-    if (!list_ok(params) || !list_ok(grads) || !list_ok(momentum)) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, params);
+    const TensorList lists[] = {params, grads, momentum, copies};
+    Status status = amp_list_plan(&plan, lists, 4, true);
     if (status != AMP_OK) return status;
     SgdContext c = {{params, grads, momentum},
                     copies_of(copies),
+                    {amp_list_kernels(false), amp_list_kernels(true)},
                     {.neg_lr = -options->lr,
                      .momentum = options->momentum,
                      .one_minus_dampening = 1.0 - options->dampening,
@@ -157,7 +157,8 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, Te
 typedef struct AdamContext {
     TensorList list[STATE3 + 1]; /* PARAM, GRAD, exp_avg, exp_avg_sq, max_exp_avg_sq */
     Copies copies;
-    const AdamStep *step; /* one per tensor, or one for all */
+    const ListKernels *kernels[2]; /* narrow, wide */
+    const AdamStep *step;          /* one per tensor, or one for all */
     bool one_step;
 } AdamContext;
 
@@ -174,20 +175,25 @@ static void adam_blocks(const AdamContext *c, const AdamStep *step, int64_t tens
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
         read_operands(&o, i, n, 0, x);
-        k->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], n, step);
+        k->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], n, step, &AMP_LIST_NOTHING);
         if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
 
-static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void adam_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     const AdamContext *c = ctx;
+    const int64_t tensor = run->tensor;
     const AdamStep *step = &c->step[c->one_step ? 0 : tensor];
     void *x[STATE3 + 1];
-    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE3 + 1, tensor, begin, x))
-        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
-            ->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], end - begin, step);
-    else adam_blocks(c, step, tensor, begin, end);
+    if (copy_of(&c->copies, tensor) || !in_place(c->list, STATE3 + 1, tensor, begin, x)) {
+        adam_blocks(c, step, tensor, begin, end);
+        return;
+    }
+    ListAhead ahead;
+    amp_list_ahead(&ahead, run, begin, end, c->list, STATE3 + 1);
+    c->kernels[c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64]->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3],
+                                                                     end - begin, step, &ahead);
 }
 
 static AdamStep adam_step(const AdamOptions *o, double t, double grad_scale) {
@@ -220,13 +226,12 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
                      TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale) {
     ListPlan plan;
     AdamStep small[LIST_SMALL / 4], *steps = small;
-    if (!list_ok(params) || !list_ok(grads) || !list_ok(exp_avg) || !list_ok(exp_avg_sq) || !list_ok(max_exp_avg_sq))
-        return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, params);
-    if (status != AMP_OK) return status;
     /* Tensors of one group are nearly always at the same step: powers are taken once. */
     bool one_step = !options->nadam;
     for (int64_t i = 1; i < params.n && one_step; i++) one_step = step[i] == step[0];
+    const TensorList lists[] = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies};
+    Status status = amp_list_plan(&plan, lists, 6, one_step);
+    if (status != AMP_OK) return status;
     const int64_t different = one_step ? params.n > 0 : params.n;
     if (different > LIST_SMALL / 4) {
         steps = (uint64_t)different > SIZE_MAX / sizeof *steps ? NULL : malloc((size_t)different * sizeof *steps);
@@ -239,7 +244,11 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
         steps[i] = i && !options->nadam && step[i] == step[i - 1] ? steps[i - 1] : adam_step(options, step[i], grad_scale);
         if (options->nadam) nadam_step(&steps[i], options, step[i], &mu_product[i]);
     }
-    AdamContext c = {{params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq}, copies_of(copies), steps, one_step};
+    AdamContext c = {{params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq},
+                     copies_of(copies),
+                     {amp_list_kernels(false), amp_list_kernels(true)},
+                     steps,
+                     one_step};
     amp_list_run(&plan, adam_body, &c);
 done:
     if (steps != small) free(steps);

@@ -28,11 +28,21 @@ typedef REAL NAME(VH) __attribute__((vector_size(BYTES * sizeof(REAL) / sizeof(d
     memcpy(&x, (from), k)
 #define STORE(to, x) memcpy((to), &x, k)
 
-/* Runs STEP(i, bytes) over n elements; the byte count is a constant in the loop. */
-#define FOR_EACH_VECTOR(n, STEP) \
+/* Into the second-level cache, element i of what comes next: narrow vectors would ask for each line many times. */
+#define FETCH(ahead, stream, i) \
     do { \
-        int64_t i_ = 0; \
-        for (; i_ + LANES <= (n); i_ += LANES) STEP(i_, sizeof(V)); \
+        if (BYTES > 16) __builtin_prefetch((ahead)->at[stream] + (i) * (int64_t)sizeof(REAL), 0, 2); \
+    } while (0)
+
+/* Runs STEP(i, bytes) over n elements; the byte count is a constant in the loops. The last ones fetch from `streams` arrays ahead. */
+#define FOR_EACH_VECTOR(n, STEP, ahead, streams) \
+    do { \
+        int64_t i_ = 0, start_ = (n) - (ahead)->n; \
+        for (; i_ + LANES <= start_; i_ += LANES) STEP(i_, sizeof(V)); \
+        for (; i_ + LANES <= (n); i_ += LANES) { \
+            _Pragma("GCC unroll 8") for (int s_ = 0; s_ < (streams); s_++) FETCH(ahead, s_, i_ - start_); \
+            STEP(i_, sizeof(V)); \
+        } \
         if (i_ < (n)) STEP(i_, (size_t)((n)-i_) * sizeof(REAL)); \
     } while (0)
 
@@ -44,14 +54,14 @@ INLINE void NAME(unscale_step)(REAL *x, size_t k, REAL inv, bool multiply, VI *b
     STORE(x, v);
 }
 
-static TARGET bool NAME(unscale)(void *data, int64_t n, double inv_scale) {
+static TARGET bool NAME(unscale)(void *data, int64_t n, double inv_scale, const ListAhead *ahead) {
     REAL *x = data, inv = (REAL)inv_scale;
     VI bad = {0};
     INT any = 0;
 #define STEP_CHECK(i, k) NAME(unscale_step)(x + (i), (k), inv, false, &bad)
 #define STEP_SCALE(i, k) NAME(unscale_step)(x + (i), (k), inv, true, &bad)
-    if (inv_scale == 1.0) FOR_EACH_VECTOR(n, STEP_CHECK);
-    else FOR_EACH_VECTOR(n, STEP_SCALE);
+    if (inv_scale == 1.0) FOR_EACH_VECTOR(n, STEP_CHECK, ahead, 1);
+    else FOR_EACH_VECTOR(n, STEP_SCALE, ahead, 1);
 #undef STEP_CHECK
 #undef STEP_SCALE
     for (int j = 0; j < LANES; j++) any |= bad[j];
@@ -89,15 +99,18 @@ static TARGET double NAME(sum_squares)(const void *data, int64_t n) {
     return NAME(sum_up)(sum, x + i, n - i);
 }
 
-static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_scale, bool *bad) {
+static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_scale, bool *bad, const ListAhead *ahead) {
     REAL *x = data, inv = (REAL)inv_scale;
     VD sum[SUMS / WIDE_LANES];
     VI found = {0};
     INT any = 0;
     int64_t i = 0;
     memset(sum, 0, sizeof sum);
+    const int64_t start = n - ahead->n;
 #define UNSCALE(multiply) \
     for (; i + SUMS <= n; i += SUMS) { \
+        if (i >= start) \
+            _Pragma("GCC unroll 16") for (int j = 0; j < SUMS; j += 64 / (int)sizeof(REAL)) FETCH(ahead, 0, i - start + j); \
         _Pragma("GCC unroll 16") for (int j = 0; j < SUMS / LANES; j++) \
             NAME(unscale_step)(x + i + j * LANES, sizeof(V), inv, multiply, &found); \
         SQUARES(i); \
@@ -110,7 +123,7 @@ static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_sca
 #undef UNSCALE
     for (int j = 0; j < LANES; j++) any |= found[j];
     *bad |= any != 0;
-    if (i < n) *bad |= NAME(unscale)(x + i, n - i, inv_scale);
+    if (i < n) *bad |= NAME(unscale)(x + i, n - i, inv_scale, &AMP_LIST_NOTHING);
     return NAME(sum_up)(sum, x + i, n - i);
 }
 #undef SQUARES
@@ -121,10 +134,10 @@ INLINE void NAME(scale_step)(REAL *x, size_t k, REAL factor) {
     STORE(x, v);
 }
 
-static TARGET void NAME(scale)(void *data, int64_t n, double factor) {
+static TARGET void NAME(scale)(void *data, int64_t n, double factor, const ListAhead *ahead) {
     REAL *x = data, f = (REAL)factor;
 #define STEP(i, k) NAME(scale_step)(x + (i), (k), f)
-    FOR_EACH_VECTOR(n, STEP);
+    FOR_EACH_VECTOR(n, STEP, ahead, 1);
 #undef STEP
 }
 
@@ -155,15 +168,15 @@ INLINE void NAME(sgd_step)(REAL *p, REAL *g, REAL *buf, size_t k, const NAME(Sgd
     STORE(p, x);
 }
 
-static TARGET void NAME(sgd)(void *param, void *grad, void *momentum, int64_t n, const SgdStep *s) {
+static TARGET void NAME(sgd)(void *param, void *grad, void *momentum, int64_t n, const SgdStep *s, const ListAhead *ahead) {
     const NAME(SgdConst) c = {
         (REAL)s->neg_lr, (REAL)s->momentum, (REAL)s->one_minus_dampening, (REAL)s->weight_decay, (REAL)s->grad_scale, s->nesterov,
         s->maximize,     s->first,          s->grad_scale != 1.0};
     REAL *p = param, *g = grad, *b = momentum;
 #define STEP(i, k)       NAME(sgd_step)(p + (i), g + (i), b + (i), (k), &c)
 #define STEP_PLAIN(i, k) NAME(sgd_step)(p + (i), g + (i), NULL, (k), &c)
-    if (b) FOR_EACH_VECTOR(n, STEP);
-    else FOR_EACH_VECTOR(n, STEP_PLAIN);
+    if (b) FOR_EACH_VECTOR(n, STEP, ahead, 3);
+    else FOR_EACH_VECTOR(n, STEP_PLAIN, ahead, 2);
 #undef STEP
 #undef STEP_PLAIN
 }
@@ -209,7 +222,7 @@ INLINE void NAME(adam_step)(REAL *p, REAL *g, REAL *m, REAL *v, REAL *vmax, size
 }
 
 static TARGET void NAME(adam)(void *param, void *grad, void *exp_avg, void *exp_avg_sq, void *max_sq, int64_t n,
-                              const AdamStep *s) {
+                              const AdamStep *s, const ListAhead *ahead) {
     const NAME(AdamConst) c = {(REAL)s->decay,  (REAL)s->weight_decay, (REAL)s->weight1,    (REAL)1 - (REAL)s->weight1,
                                (REAL)s->beta2,  (REAL)s->weight2,      (REAL)s->eps,        (REAL)s->divisor,
                                (REAL)s->factor, (REAL)s->grad_factor,  (REAL)s->grad_scale, s->maximize,
@@ -217,8 +230,8 @@ static TARGET void NAME(adam)(void *param, void *grad, void *exp_avg, void *exp_
     REAL *p = param, *g = grad, *m = exp_avg, *v = exp_avg_sq, *top = max_sq;
 #define STEP(i, k)     NAME(adam_step)(p + (i), g + (i), m + (i), v + (i), NULL, (k), &c)
 #define STEP_MAX(i, k) NAME(adam_step)(p + (i), g + (i), m + (i), v + (i), top + (i), (k), &c)
-    if (top) FOR_EACH_VECTOR(n, STEP_MAX);
-    else FOR_EACH_VECTOR(n, STEP);
+    if (top) FOR_EACH_VECTOR(n, STEP_MAX, ahead, 5);
+    else FOR_EACH_VECTOR(n, STEP, ahead, 4);
 #undef STEP
 #undef STEP_MAX
 }
@@ -236,6 +249,7 @@ static const ListKernels NAME(kernels) = {NAME(unscale), NAME(unscale_squares), 
 #undef VH
 #undef LOAD
 #undef STORE
+#undef FETCH
 #undef FOR_EACH_VECTOR
 #undef NAME
 #undef TARGET
