@@ -18,8 +18,9 @@ static int64_t chunks_of(int64_t numel) { return numel / LIST_CHUNK + (numel % L
 /* One list of those that are walked together, and where its run begins. */
 typedef struct Edge {
     const View *const *v;
-    const char *begin; /* NULL: there is no tensor */
+    char *begin; /* NULL: there is no tensor */
     int64_t size;
+    int stream; /* -1: 16-bit copies */
     uint8_t dtype, layout;
 } Edge;
 
@@ -34,50 +35,69 @@ static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) 
     return true;
 }
 
-static bool start_run(Edge *edge, int count, int64_t t) {
+static bool start_run(Edge *edge, int count, int64_t t, ListRun *run, ListSpan *span) {
+    const View *first = edge[0].v[t];
     bool known = true;
+    run->tensor = t;
+    run->numel = first->numel;
+    run->wide = first->dtype == AMP_FLOAT64;
+    run->direct = run->wide || first->dtype == AMP_FLOAT32;
+    *span = (ListSpan){0};
     for (Edge *e = edge; e < edge + count; e++) {
         const View *v = e->v[t];
-        *e = (Edge){.v = e->v};
+        e->begin = v ? v->data : NULL;
         if (!v) continue;
-        *e = (Edge){e->v, v->data, (int64_t)amp_itemsize(v->dtype), (uint8_t)v->dtype, v->layout};
+        e->size = (int64_t)amp_itemsize(v->dtype);
+        e->dtype = (uint8_t)v->dtype;
+        e->layout = v->layout;
         known = known && amp_list_dtype_ok(v->dtype);
+        run->direct = run->direct && e->stream >= 0 && v->dtype == first->dtype && (v->layout & LAYOUT_CONTIGUOUS) &&
+                      ((uintptr_t)v->data & (uintptr_t)(e->size - 1)) == 0;
+        if (e->stream >= 0) span->at[e->stream] = v->data;
     }
     return known;
 }
 
-Status amp_list_plan(ListPlan *plan, const TensorList *lists, int count, bool join) {
+static bool reserve(ListPlan *plan, int64_t n) {
+    plan->run = plan->small;
+    plan->span = plan->small_span;
+    if (n <= LIST_SMALL) return true;
+    const size_t each = sizeof *plan->run + sizeof *plan->span;
+    if ((uint64_t)n >= SIZE_MAX / each - 1) return false;
+    plan->run = malloc(((size_t)n + 1) * each);
+    plan->span = (ListSpan *)(void *)(plan->run + n + 1);
+    return plan->run;
+}
+
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join) {
     const TensorList list = lists[0];
     Edge edge[LIST_STREAMS + 1];
     int edges = 0;
     plan->v = list.v;
-    plan->run = plan->small;
-    if (list.n > LIST_SMALL) {
-        if ((uint64_t)list.n >= SIZE_MAX / sizeof *plan->run - 1) return AMP_NO_MEMORY;
-        plan->run = malloc(((size_t)list.n + 1) * sizeof *plan->run);
-        if (!plan->run) return AMP_NO_MEMORY;
-    }
-    for (int i = 0; i < count; i++)
-        if (lists[i].n) edge[edges++] = (Edge){.v = lists[i].v};
-    int64_t chunks = 0, elements = 0;
-    ListRun *run = plan->run - 1;
+    plan->join = join;
+    if (!reserve(plan, list.n)) return AMP_NO_MEMORY;
+    for (int i = 0; i < operands + copies; i++)
+        if (lists[i].n) edge[edges++] = (Edge){.v = lists[i].v, .stream = i < operands ? i : -1};
+    int64_t chunks = 0, elements = 0, n = 0;
     bool known = true;
     for (int64_t t = 0; t < list.n; t++) {
         const int64_t numel = list.v[t]->numel;
         elements += numel;
-        if (join && t && joins(edge, edges, t, run->numel)) {
-            run->numel += numel;
+        if (join && t && joins(edge, edges, t, plan->run[n - 1].numel)) {
+            plan->run[n - 1].numel += numel;
             continue;
         }
-        known &= start_run(edge, edges, t);
-        *++run = (ListRun){0, t, numel};
+        known &= start_run(edge, edges, t, &plan->run[n], &plan->span[n]);
+        n++;
     }
-    plan->n = run + 1 - plan->run;
-    for (int64_t r = 0; r < plan->n; r++) {
+    for (int64_t r = 0; r < n; r++) {
         plan->run[r].first = chunks;
+        plan->span[r].n = plan->run[r].direct ? plan->run[r].numel : 0;
         chunks += chunks_of(plan->run[r].numel);
     }
-    plan->run[plan->n] = (ListRun){chunks, 0, 0};
+    plan->run[n] = (ListRun){.first = chunks};
+    plan->span[n] = (ListSpan){0};
+    plan->n = n;
     plan->chunks = chunks;
     /* Chunks of small tensors are small: take so many that they hold enough elements on average. */
     int64_t average = chunks ? elements / chunks + 1 : 1;
@@ -104,40 +124,52 @@ static int64_t run_of(const ListPlan *plan, int64_t chunk) {
 typedef struct RunContext {
     const ListPlan *plan;
     ListBody body;
+    ListSpans spans;
     void *ctx;
 } RunContext;
 
+/* A part of a direct run. */
+static void run_part(const RunContext *c, int64_t r, int64_t begin, int64_t end) {
+    const ListRun *run = &c->plan->run[r];
+    ListSpan part[2] = {c->plan->span[r], end == run->numel ? c->plan->span[r + 1] : (ListSpan){0}};
+    part[0].n = end - begin;
+    for (int i = 0; i < LIST_STREAMS; i++)
+        if (part[0].at[i]) part[0].at[i] += begin * (int64_t)(run->wide ? sizeof(double) : sizeof(float));
+    c->spans(c->ctx, run, part, 1);
+}
+
 static void run_range(void *ctx, int64_t begin, int64_t end) {
     const RunContext *c = ctx;
-    const ListRun *run = &c->plan->run[run_of(c->plan, begin)];
-    for (int64_t chunk = begin; chunk < end; run++) {
-        int64_t stop = run[1].first < end ? run[1].first : end;
+    const ListRun *run = c->plan->run;
+    int64_t r = run_of(c->plan, begin);
+    for (int64_t chunk = begin; chunk < end; r++) {
+        const int64_t from = chunk - run[r].first;
+        int64_t stop = run[r + 1].first < end ? run[r + 1].first : end;
         if (stop <= chunk) continue;
-        int64_t last = (stop - run->first) * LIST_CHUNK;
-        c->body(c->ctx, run, (chunk - run->first) * LIST_CHUNK, last < run->numel ? last : run->numel);
+        int64_t last = (stop - run[r].first) * LIST_CHUNK;
+        if (last > run[r].numel) last = run[r].numel;
         chunk = stop;
+        if (!c->spans || !run[r].direct) c->body(c->ctx, &run[r], from * LIST_CHUNK, last);
+        else if (from > 0 || last < run[r].numel) run_part(c, r, from * LIST_CHUNK, last);
+        else {
+            int64_t first = r;
+            while (c->plan->join && r + 1 < c->plan->n && run[r + 1].direct && run[r + 1].wide == run[first].wide &&
+                   run[r + 2].first <= end)
+                r++;
+            chunk = run[r + 1].first;
+            c->spans(c->ctx, &run[first], &c->plan->span[first], r + 1 - first);
+        }
     }
 }
 
-void amp_list_run(const ListPlan *plan, ListBody body, void *ctx) {
-    RunContext run = {plan, body, ctx};
+void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx) {
+    RunContext run = {plan, body, spans, ctx};
     if (plan->chunks == 0) return;
     if (plan->chunks <= plan->grain) run_range(&run, 0, plan->chunks);
     else amp_parallel_for(plan->chunks, plan->grain, run_range, &run);
 }
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
-void amp_list_ahead(ListAhead *ahead, const ListRun *run, int64_t begin, int64_t end, const TensorList *lists, int count) {
-    *ahead = (ListAhead){0};
-    if (end < run->numel || run[1].numel == 0) return;
-    for (int i = 0; i < count; i++) {
-        const View *v = lists[i].n ? lists[i].v[run[1].tensor] : lists[0].v[run[1].tensor];
-        if (!v) return;
-        ahead->at[i] = v->data;
-    }
-    ahead->n = at_most(at_most(end - begin, run[1].numel), LIST_AHEAD);
-}
 
 /* ---- streams ---- */
 
@@ -286,8 +318,7 @@ static TensorList supported(TensorList list) {
 /* ---- unscale and scale ---- */
 
 typedef struct MultiplyContext {
-    TensorList list;
-    const ListKernels *narrow;
+    const ListPlan *plan;
     double factor;
     bool check;
     double *
@@ -295,35 +326,38 @@ typedef struct MultiplyContext {
     atomic_bool bad;
 } MultiplyContext;
 
+/* In place. */
+static bool multiply(const MultiplyContext *c, const ListSpan *span, int64_t count, bool wide) {
+    const ListKernels *k = amp_list_kernels(wide);
+    if (c->check) return k->unscale(span, count, c->factor);
+    k->scale(span, count, c->factor);
+    return false;
+}
+
+static bool multiply_block(const MultiplyContext *c, void *x, int64_t n, bool wide) {
+    return multiply(c, (const ListSpan[]){{n, {x}}, {0}}, 1, wide);
+}
+
 /* One block of gradients in place; the sum of squares is that of values as they are stored. */
-static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad,
-                            const ListAhead *ahead) {
+static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, const char *next, bool *bad) {
     const ListKernels *k = amp_list_kernels(s->wide);
     void *x = amp_list_read(s, begin, n);
-    if (s->direct) return k->unscale_squares(x, n, c->factor, bad, ahead);
-    *bad |= k->unscale(x, n, c->factor, ahead);
+    if (s->direct) return k->unscale_squares(x, n, c->factor, next, bad);
+    *bad |= multiply_block(c, x, n, s->wide);
     if (c->factor == 1.0) return k->sum_squares(x, n);
     amp_list_write(s, begin, n);
     return k->sum_squares(amp_list_read(s, begin, n), n);
 }
 
-/* The part of `ahead`, which belongs to the last elements of a range, that is for its block [begin, begin + n). */
-static ListAhead part_of(const ListAhead *ahead, int64_t begin, int64_t n, int64_t end, size_t size) {
-    int64_t at = begin - (end - ahead->n);
-    if (at < 0) return (ListAhead){0};
-    return (ListAhead){n, {ahead->at[0] + at * (int64_t)size}};
-}
-
 static void unscale_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, ListStream *s, bool *bad) {
-    ListAhead ahead;
-    amp_list_ahead(&ahead, run, begin, end, &c->list, 1);
+    const ListRun *after = run + 1;
     for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
         int64_t stop = at_most(chunk + LIST_CHUNK, end);
         double acc = 0.0;
         for (int64_t i = chunk, n; i < stop; i += n) {
             n = at_most(LIST_BLOCK, stop - i);
-            ListAhead part = part_of(&ahead, i, n, end, amp_itemsize(s->v->dtype));
-            acc += unscale_block(c, s, i, n, bad, &part);
+            bool last = i + n == run->numel && after->numel >= n;
+            acc += unscale_block(c, s, i, n, last ? c->plan->v[after->tensor]->data : NULL, bad);
         }
         c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
@@ -331,31 +365,24 @@ static void unscale_chunks(MultiplyContext *c, const ListRun *run, int64_t begin
 
 static void multiply_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     MultiplyContext *c = ctx;
-    const View *v = c->list.v[run->tensor];
-    bool wide = v->dtype == AMP_FLOAT64, bad = false;
-    const ListKernels *k = wide ? amp_list_kernels(true) : c->narrow;
-    if (v->dtype == AMP_FLOAT32 && (v->layout & LAYOUT_CONTIGUOUS) && !c->partial &&
-        ((uintptr_t)v->data & (sizeof(float) - 1)) == 0) {
-        float *x = (float *)(void *)v->data + begin;
-        ListAhead ahead;
-        amp_list_ahead(&ahead, run, begin, end, &c->list, 1);
-        if (!c->check) k->scale(x, end - begin, c->factor, &ahead);
-        else if (k->unscale(x, end - begin, c->factor, &ahead)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
-        return;
-    }
+    const View *v = c->plan->v[run->tensor];
+    bool bad = false;
     ListStreams s;
-    amp_list_open(&s, 1, &v, wide);
+    amp_list_open(&s, 1, &v, run->wide);
     if (c->partial) unscale_chunks(c, run, begin, end, &s.s[0], &bad);
     else
         for (int64_t i = begin, n; i < end; i += n) {
             n = at_most(s.block, end - i);
-            void *x = amp_list_read(&s.s[0], i, n);
-            if (c->check) bad |= k->unscale(x, n, c->factor, &AMP_LIST_NOTHING);
-            else k->scale(x, n, c->factor, &AMP_LIST_NOTHING);
+            bad |= multiply_block(c, amp_list_read(&s.s[0], i, n), n, run->wide);
             /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
             if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
         }
     if (bad) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+}
+
+static void multiply_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
+    MultiplyContext *c = ctx;
+    if (multiply(c, span, count, run->wide)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
 }
 
 /* norms may be NULL. */
@@ -363,12 +390,12 @@ static Status multiply_list(TensorList list, double factor, bool check, bool *ba
     ListPlan plan;
     TensorList usable = supported(list);
     double small[LIST_SMALL], *partial = NULL;
-    Status status = amp_list_plan(&plan, &usable, 1, !norms);
+    Status status = amp_list_plan(&plan, &usable, 1, false, !norms);
     if (status != AMP_OK) return status;
     if (norms)
         partial = plan.chunks > LIST_SMALL ? malloc((size_t)plan.chunks * sizeof *partial) : small; /* can be done without */
-    MultiplyContext c = {.list = usable, .narrow = amp_list_kernels(false), .factor = factor, .check = check, .partial = partial};
-    amp_list_run(&plan, multiply_body, &c);
+    MultiplyContext c = {.plan = &plan, .factor = factor, .check = check, .partial = partial};
+    amp_list_run(&plan, multiply_body, partial ? NULL : multiply_spans, &c);
     for (int64_t t = 0; norms && t < list.n; t++) {
         double acc = 0.0;
         bool known = partial && t < usable.n && list.v[t]->dtype != AMP_FLOAT64; /* fp64 may have left the range: see trusted() */
@@ -420,11 +447,16 @@ static void zero_body(void *ctx, const ListRun *run, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i += LIST_BLOCK) amp_list_write(&s.s[0], i, at_most(LIST_BLOCK, end - i));
 }
 
+static void zero_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
+    (void)ctx;
+    amp_list_kernels(run->wide)->zero(span, count);
+}
+
 Status amp_list_zero(TensorList tensors) {
     ListPlan plan;
-    Status status = amp_list_plan(&plan, &tensors, 1, true);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, true);
     if (status != AMP_OK) return status;
-    amp_list_run(&plan, zero_body, &plan);
+    amp_list_run(&plan, zero_body, zero_spans, &plan);
     amp_list_plan_free(&plan);
     return AMP_OK;
 }
@@ -531,7 +563,7 @@ static bool trusted(const NormContext *c, int64_t tensor) {
 Status amp_list_norms(TensorList tensors, double p, double *norms) {
     ListPlan plan;
     double small[LIST_SMALL], *partial = small;
-    Status status = amp_list_plan(&plan, &tensors, 1, false);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, false);
     if (status != AMP_OK) return status;
     if (plan.chunks > LIST_SMALL) partial = malloc((size_t)plan.chunks * sizeof *partial);
     if (!partial) {
@@ -539,7 +571,7 @@ Status amp_list_norms(TensorList tensors, double p, double *norms) {
         goto done;
     }
     NormContext c = {&plan, norm_kind(p), p, 1.0, partial};
-    amp_list_run(&plan, norm_body, &c);
+    amp_list_run(&plan, norm_body, NULL, &c);
     for (int64_t t = 0; t < tensors.n; t++) {
         bool redo = tensors.v[t]->numel > 0 && !trusted(&c, t);
         norms[t] = redo ? norm_rescaled(&c, t) : norm_of_partials(&c, t);
