@@ -9,6 +9,25 @@ void list_bump(TensorSet *s) {
     }
 }
 
+void list_settle(TensorSet *s, bool written) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        Tensor *t = s->tensor[i];
+        if (written) {
+            fetch_storages(s, i);
+            tensor_bump(t);
+        } else if (i + FETCH_STORAGE < s->n) {
+            __builtin_prefetch(s->tensor[i + FETCH_STORAGE], 1);
+        }
+        if (Py_REFCNT(t) > 1) {
+            Py_DECREF(t);
+        } else {
+            s->tensor[kept++] = t;
+        }
+    }
+    s->n = kept;
+}
+
 /* ---- one step's tensors ----
  *
  * ROWS parameters at a time go through stages; each looks at what the one before it fetched:
@@ -17,7 +36,7 @@ void list_bump(TensorSet *s) {
  *               -> storage
  *     state     -> dict -> its table -> entries -> their storages and counters */
 
-enum { ROWS = 16, MOST_KEYS = 5 };
+enum { ROWS = 32, MOST_KEYS = 5 };
 
 typedef struct Row {
     Tensor *param, *grad;
@@ -65,6 +84,7 @@ STAGE int find_rows(Walk *w, Row *row, int keys) {
         }
         fetch_tensor(r->grad);
         fetch_storage(r->param->st);
+        __builtin_prefetch(&r->param->st->twin);
         if (keys) {
             if (!PyDict_Next(w->state, &w->place, &owner, &r->entries) || owner != (PyObject *)r->param) {
                 return -1;
@@ -78,12 +98,14 @@ STAGE int find_rows(Walk *w, Row *row, int keys) {
     return count;
 }
 
-STAGE bool open_rows(const Row *row, int count, int keys) {
+STAGE bool open_rows(const Row *row, int count, int keys, bool writes_grads) {
     for (const Row *r = row; r < row + count; r++) {
         if (!tensor_check_exact((PyObject *)r->grad) || (keys && !PyDict_CheckExact(r->entries))) {
             return false;
         }
-        fetch_storage(r->grad->st);
+        if (writes_grads) {
+            fetch_storage(r->grad->st);
+        }
         if (keys) {
             const char *table = (const char *)((PyDictObject *)r->entries)->ma_keys;
             __builtin_prefetch(table);
@@ -118,9 +140,10 @@ STAGE bool open_entries(const Row *row, int count, int keys, int counters) {
             if (!tensor_check_exact(r->value[k])) {
                 return false;
             }
-            fetch_storage(t->st);
             if (k < counters) {
                 __builtin_prefetch(t->v.data, 1);
+            } else {
+                __builtin_prefetch(&t->st->readonly, 1);
             }
         }
     }
@@ -194,7 +217,7 @@ STAGE bool walk(Walk *w, int keys, int counters) {
     Row row[ROWS];
     while (w->at < PyList_GET_SIZE(w->params)) {
         int count = find_rows(w, row, keys);
-        if (count < 0 || !open_rows(row, count, keys) || !find_entries(w, row, count, keys) ||
+        if (count < 0 || !open_rows(row, count, keys, w->s->writes_grads) || !find_entries(w, row, count, keys) ||
             !open_entries(row, count, keys, counters) || !take_rows(w, row, count, keys, counters)) {
             return false;
         }

@@ -4,20 +4,20 @@
 #define AMP_LIST_GATHER_H
 #include "tensor_set.h"
 
-enum { FETCH_STORAGE = 8, FETCH_GRAD = 16, FETCH_PARAM = 24 }; /* so many parameters ahead */
+enum { FETCH_STORAGE = 16, FETCH_GRAD = 32, FETCH_PARAM = 48 }; /* so many parameters ahead */
 
-/* Objects begin anywhere in a cache line: their first and last byte in use, and one between if there is more than a line between. */
-static inline void fetch_tensor(const Tensor *t) {
+/* Objects begin anywhere in a cache line: each is asked for at its first and last field in use. */
+static inline void fetch_tensor(const Tensor *t) { /* head, view, storage */
     __builtin_prefetch(t, 1);
-    __builtin_prefetch(&t->flags, 1);
+    __builtin_prefetch(&t->st);
 }
 static inline void fetch_param(const Tensor *t) {
     fetch_tensor(t);
     __builtin_prefetch(&t->grad);
 }
-static inline void fetch_storage(const Storage *st) {
-    __builtin_prefetch(st, 1);
-    __builtin_prefetch(&st->twin, 1);
+static inline void fetch_storage(const Storage *st) { /* flags and counters */
+    __builtin_prefetch(&st->readonly, 1);
+    __builtin_prefetch(&st->loss_scale, 1);
 }
 
 static inline Tensor *grad_of(PyObject *param) { return tensor_check_exact(param) ? ((Tensor *)param)->grad : NULL; }
@@ -40,6 +40,7 @@ static inline void fetch_grads(PyObject *const *item, Py_ssize_t n, Py_ssize_t i
 static inline void fetch_storages(const TensorSet *s, int64_t i) {
     if (i + FETCH_GRAD < s->n) {
         fetch_tensor(s->tensor[i + FETCH_GRAD]);
+        __builtin_prefetch(&s->tensor[i + FETCH_GRAD]->flags);
     }
     if (i + FETCH_STORAGE < s->n) {
         fetch_storage(s->tensor[i + FETCH_STORAGE]->st);
@@ -54,6 +55,9 @@ static inline void fetch_first_grads(PyObject *const *item, Py_ssize_t n) {
 
 /* tensor_set_bump for a long list. */
 void list_bump(TensorSet *s);
+/* For a long list that will be released: tensor_set_bump if it was written, and lets go of the tensors that somebody else holds, too.
+ * What only we hold stays in the set: no destructor runs here, so that what was written is counted before anybody can look. */
+void list_settle(TensorSet *s, bool written);
 
 /* What one step reads and writes, taken from parameters that are nothing special, and from their state.
  *

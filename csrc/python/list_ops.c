@@ -387,12 +387,14 @@ static int sgd_run(SgdLists *l, const SgdOptions *o, double grad_scale, const ch
     Status status = backend->sgd(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->buffers),
                                  twin_set_list(&twins), o, grad_scale);
     take_gil(saved);
-    list_bump(&l->params);
-    twin_set_hand_over(&twins, &l->params, status == AMP_OK);
-    list_bump(&l->buffers);
-    if (grad_scale != 1) {
-        list_bump(&l->grads);
+    const bool made = twins.n > 0;
+    if (made) { /* the copies are good only for who was written once */
+        list_bump(&l->params);
+        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
     }
+    list_settle(&l->params, !made);
+    list_settle(&l->grads, grad_scale != 1);
+    list_settle(&l->buffers, true);
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
 
@@ -561,15 +563,16 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     if (step != small) {
         PyMem_Free(step);
     }
-    list_bump(&l->params);
-    twin_set_hand_over(&twins, &l->params, status == AMP_OK);
-    list_bump(&l->exp_avg);
-    list_bump(&l->exp_avg_sq);
-    list_bump(&l->max_exp_avg_sq);
-    list_bump(&l->steps);
-    list_bump(&l->mu_products);
-    if (grad_scale != 1) {
-        list_bump(&l->grads);
+    const bool made = twins.n > 0;
+    if (made) { /* the copies are good only for who was written once */
+        list_bump(&l->params);
+        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
+    }
+    list_settle(&l->params, !made);
+    list_settle(&l->grads, grad_scale != 1);
+    TensorSet *const states[] = {&l->exp_avg, &l->exp_avg_sq, &l->max_exp_avg_sq, &l->steps, &l->mu_products};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        list_settle(states[i], true);
     }
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
@@ -671,7 +674,7 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
         PyThreadState *saved = release_gil(tensor_set_bytes(&grads));
         Status status = backend->zero(tensor_set_list(&grads));
         take_gil(saved);
-        list_bump(&grads);
+        list_settle(&grads, true);
         if (status != AMP_OK) {
             amp_raise(status, what);
             goto done;

@@ -105,11 +105,14 @@ static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_sc
     }
     Status status = backend->unscale(tensor_set_list(grads), inv_scale, flag, norms);
     take_gil(saved);
-    list_bump(grads);
+    if (norms) {
+        list_bump(grads);
+    }
     for (int64_t i = 0; norms && status == AMP_OK && i < n; i++) {
         Tensor *t = grads->tensor[i];
         tensor_keep_norm(t, t->st->writes == writes[i] + 1 ? norms[i] : -1.0);
     }
+    list_settle(grads, !norms);
     if (norms != small.norm) {
         PyMem_Free(norms);
     }
@@ -149,10 +152,10 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
     PyErr_Fetch(&type, &value, &traceback);
     Tensor *found = (Tensor *)Py_NewRef(args[1]);
     float before = read_float(&found->v), flag = before;
-    int64_t all = grads.n;
-    grads.n = good;
+    while (grads.n > good) {
+        Py_DECREF(grads.tensor[--grads.n]);
+    }
     Status status = unscale_set(backend, &grads, read_float(&((Tensor *)args[2])->v), &flag);
-    grads.n = all;
     if (memcmp(&flag, &before, sizeof flag) != 0) {
         memcpy(found->v.data, &flag, sizeof flag);
         tensor_bump(found);
@@ -283,7 +286,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
         fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, what);
     }
     Tensor *flag = NULL;
-    if (fits && grads.n > 0 && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
+    fits = fits && grads.n > 0;
+    if (fits && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
         float found = 0;
         Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found);
         memcpy(flag->v.data, &found, sizeof found);
@@ -292,9 +296,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
             amp_raise(status, what);
         }
     }
-    bool unfit = !fits || grads.n == 0;
     tensor_set_release(&grads);
-    return unfit ? Py_NewRef(Py_None) : (PyObject *)flag;
+    return fits ? (PyObject *)flag : Py_NewRef(Py_None);
 }
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
