@@ -323,3 +323,44 @@ def test_a_subclass_may_have_a_step_of_its_own():
     assert optimizer.seen == 1
     for p, b in zip(params, before, strict=True):
         assert np.allclose(p.detach().numpy(), (b - 0.1 * p.grad).numpy(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_read_only_gradient_is_read_but_not_divided():
+    params = parameters()
+    optimizer = torch.optim.SGD(params, lr=0.1, fused=True)
+    for p, g in zip(params, tensors(1), strict=True):
+        p.grad = g
+    params[61].grad = read_only()
+    optimizer.step()
+    before = [t.detach().clone() for t in everything(optimizer, params)]
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(4.0), torch.tensor(0.0)
+    with pytest.raises(RuntimeError, match="read-only"):
+        optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(everything(optimizer, params), before, strict=True))
+
+
+def swapped_entries(state, params):
+    for p in params[::2]:
+        state[p] = {name: state[p][name] for name in sorted(state[p], key=lambda n: (n != "step", -len(n)))}
+
+
+def swapped_owners(state, params):
+    for p in params[1:20:3]:  # the first stays where it is
+        state[p] = state.pop(p)
+
+
+@pytest.mark.parametrize("disturb", [swapped_entries, swapped_owners])
+def test_states_of_one_shape_are_not_mistaken_for_each_other(kind, disturb):
+    name, options = kind
+    finals = []
+    for change in (False, True):
+        params = [torch.nn.Parameter(t) for t in torch.randn(60, 16, generator=torch.Generator().manual_seed(0))]
+        optimizer = getattr(torch.optim, name)(params, lr=0.1, **options)
+        for step in range(3):
+            for i, p in enumerate(params):
+                p.grad = torch.full((16,), 0.1 * i + step - 2)
+            optimizer.step()
+            if change and optimizer.state:
+                disturb(optimizer.state, params)
+        finals.append(params)
+    assert all(torch.equal(a, b) for a, b in zip(*finals, strict=True))
