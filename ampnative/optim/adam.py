@@ -9,7 +9,8 @@ from .. import _C
 from .._C import Tensor
 from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
 
-_zeros_like, _adam = _C.functions.zeros_like, _C._adam_
+_zeros_like = _C.functions.zeros_like
+_adam: Callable[..., bool | None] = _C._adam_
 
 
 class AdamFamily(Optimizer):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import _C
 from .._C import Tensor
 from .optimizer import Optimizer, check_non_negative, check_options
 
-_zeros_like, _sgd = _C.functions.zeros_like, _C._sgd_
+_zeros_like = _C.functions.zeros_like
+_sgd: Callable[..., bool | None] = _C._sgd_
 
 
 class SGD(Optimizer):

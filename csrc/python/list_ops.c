@@ -723,14 +723,17 @@ static PyMethodDef methods[] = {
      "/)\n--\n\n"
      "One step of SGD on lists of tensors; momentum_buffers may be None. As a dict it is an optimizer's state, and buffers are "
      "its "
-     "entries 'momentum_buffer': False, and nothing done, if one is missing."},
+     "entries 'momentum_buffer': False, and nothing done, if one is missing. grads None: the parameters' own, where there are "
+     "any; "
+     "False, and nothing done, if something is unusual."},
     {"_adam_", FAST(adam_), METH_FASTCALL,
      "_adam_(params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products, lr, beta1, beta2, eps, weight_decay, "
      "momentum_decay, amsgrad, maximize, decoupled, nadam, grad_scale, /)\n--\n\n"
      "One step of the Adam family on lists of tensors; max_exp_avg_sq and mu_products may be None. steps are 0-dim tensors and "
      "are counted up. exp_avg as a dict is an optimizer's state (the lists after it are not looked at then): False, and nothing "
      "done, "
-     "if an entry is missing."},
+     "if an entry is missing. grads None, with a dict: the parameters' own, where there are any; False, and nothing done, if "
+     "something is unusual."},
     {"_grads_of", grads_of, METH_O,
      "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
     {"_zero_grads", zero_grads, METH_O,
