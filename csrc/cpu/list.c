@@ -69,6 +69,30 @@ static bool reserve(ListPlan *plan, int64_t n) {
     return plan->run;
 }
 
+/* Fills the runs but for their chunk numbers. False: a dtype has no kernel. */
+static inline __attribute__((always_inline)) bool find_runs(ListPlan *plan, TensorList list, Edge *edge, int edges,
+                                                            int64_t *elements) {
+    const bool join = plan->join;
+    int64_t n = 0, length = 0; /* runs, and elements of the last one */
+    bool known = true;
+    for (int64_t t = 0; t < list.n; t++) {
+        const int64_t numel = list.v[t]->numel;
+        if (join && t && joins(edge, edges, t, length)) {
+            length += numel;
+            continue;
+        }
+        if (n) plan->run[n - 1].numel = length;
+        *elements += length;
+        known &= start_run(edge, edges, t, &plan->run[n], &plan->span[n]);
+        length = numel;
+        n++;
+    }
+    if (n) plan->run[n - 1].numel = length;
+    *elements += length;
+    plan->n = n;
+    return known;
+}
+
 Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join) {
     const TensorList list = lists[0];
     Edge edge[LIST_STREAMS + 1];
@@ -78,18 +102,16 @@ Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool
     if (!reserve(plan, list.n)) return AMP_NO_MEMORY;
     for (int i = 0; i < operands + copies; i++)
         if (lists[i].n) edge[edges++] = (Edge){.v = lists[i].v, .stream = i < operands ? i : -1};
-    int64_t chunks = 0, elements = 0, n = 0;
-    bool known = true;
-    for (int64_t t = 0; t < list.n; t++) {
-        const int64_t numel = list.v[t]->numel;
-        elements += numel;
-        if (join && t && joins(edge, edges, t, plan->run[n - 1].numel)) {
-            plan->run[n - 1].numel += numel;
-            continue;
-        }
-        known &= start_run(edge, edges, t, &plan->run[n], &plan->span[n]);
-        n++;
+    int64_t chunks = 0, elements = 0;
+    bool known;
+    switch (edges) { /* the usual numbers of lists are compiled each on its own */
+    case 1: known = find_runs(plan, list, edge, 1, &elements); break;
+    case 2: known = find_runs(plan, list, edge, 2, &elements); break;
+    case 3: known = find_runs(plan, list, edge, 3, &elements); break;
+    case 4: known = find_runs(plan, list, edge, 4, &elements); break;
+    default: known = find_runs(plan, list, edge, edges, &elements);
     }
+    const int64_t n = plan->n;
     for (int64_t r = 0; r < n; r++) {
         plan->run[r].first = chunks;
         plan->span[r].n = plan->run[r].direct ? plan->run[r].numel : 0;
@@ -97,7 +119,6 @@ Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool
     }
     plan->run[n] = (ListRun){.first = chunks};
     plan->span[n] = (ListSpan){0};
-    plan->n = n;
     plan->chunks = chunks;
     /* Chunks of small tensors are small: take so many that they hold enough elements on average. */
     int64_t average = chunks ? elements / chunks + 1 : 1;
@@ -388,9 +409,13 @@ static void multiply_spans(void *ctx, const ListRun *run, const ListSpan *span, 
 /* norms may be NULL. */
 static Status multiply_list(TensorList list, double factor, bool check, bool *bad, double *norms) {
     ListPlan plan;
-    TensorList usable = supported(list);
+    TensorList usable = list;
     double small[LIST_SMALL], *partial = NULL;
     Status status = amp_list_plan(&plan, &usable, 1, false, !norms);
+    if (status == AMP_BAD_DTYPE) {
+        usable = supported(list);
+        status = amp_list_plan(&plan, &usable, 1, false, !norms);
+    }
     if (status != AMP_OK) return status;
     if (norms)
         partial = plan.chunks > LIST_SMALL ? malloc((size_t)plan.chunks * sizeof *partial) : small; /* can be done without */

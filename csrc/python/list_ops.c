@@ -628,8 +628,9 @@ static PyObject *grads_of(PyObject *module, PyObject *params) {
     return grads;
 }
 
-/* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. */
-static bool gather_plain_grads(TensorSet *s, PyObject *params) {
+/* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. *plain: all may be written
+ * to without a closer look. */
+static bool gather_plain_grads(TensorSet *s, PyObject *params, bool *plain) {
     PyObject *const *item = ((PyListObject *)params)->ob_item;
     const Py_ssize_t n = PyList_GET_SIZE(params);
     fetch_first_grads(item, n);
@@ -643,6 +644,7 @@ static bool gather_plain_grads(TensorSet *s, PyObject *params) {
             !kernel_dtype(grad->v.dtype) || (s->n && grad->v.device != s->view[0]->device)) {
             return false;
         }
+        *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
         tensor_set_push(s, grad);
     }
     return true;
@@ -661,11 +663,11 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
     }
     PyObject *result = NULL;
     const Backend *backend = NULL;
-    bool fits = gather_plain_grads(&grads, params);
+    bool plain = true, fits = gather_plain_grads(&grads, params, &plain);
     if (fits && grads.n) {
         int device = grads.view[0]->device;
         backend = backend_of(device, what);
-        if (!backend || check_list(&grads, device, true, what) < 0) {
+        if (!backend || (!plain && check_list(&grads, device, true, what) < 0)) {
             goto done;
         }
         fits = backend->zero != NULL;
