@@ -359,45 +359,55 @@ static bool multiply_block(const MultiplyContext *c, void *x, int64_t n, bool wi
     return multiply(c, (const ListSpan[]){{n, {x}}, {0}}, 1, wide);
 }
 
-/* One block of gradients in place; the sum of squares is that of values as they are stored. */
-static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, const char *next, bool *bad) {
+/* One block of gradients that have to be converted; the sum of squares is that of values as they are stored. */
+static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad) {
     const ListKernels *k = amp_list_kernels(s->wide);
     void *x = amp_list_read(s, begin, n);
-    if (s->direct) return k->unscale_squares(x, n, c->factor, next, bad);
     *bad |= multiply_block(c, x, n, s->wide);
     if (c->factor == 1.0) return k->sum_squares(x, n);
     amp_list_write(s, begin, n);
     return k->sum_squares(amp_list_read(s, begin, n), n);
 }
 
+/* `s` is NULL for a direct run. */
 static void unscale_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, ListStream *s, bool *bad) {
-    const ListRun *after = run + 1;
+    const ListKernels *k = amp_list_kernels(run->wide);
+    const int64_t size = run->wide ? (int64_t)sizeof(double) : (int64_t)sizeof(float), next_numel = run[1].numel;
+    char *data = c->plan->v[run->tensor]->data;
     for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
         int64_t stop = at_most(chunk + LIST_CHUNK, end);
         double acc = 0.0;
         for (int64_t i = chunk, n; i < stop; i += n) {
             n = at_most(LIST_BLOCK, stop - i);
-            bool last = i + n == run->numel && after->numel >= n;
-            acc += unscale_block(c, s, i, n, last ? c->plan->v[after->tensor]->data : NULL, bad);
+            bool last = i + n == run->numel && next_numel >= n;
+            acc += s ? unscale_block(c, s, i, n, bad)
+                     : k->unscale_squares(data + i * size, n, c->factor, last ? c->plan->v[run[1].tensor]->data : NULL, bad);
         }
         c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
 }
 
-static void multiply_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
-    MultiplyContext *c = ctx;
+static void convert_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, bool *bad) {
     const View *v = c->plan->v[run->tensor];
-    bool bad = false;
     ListStreams s;
     amp_list_open(&s, 1, &v, run->wide);
-    if (c->partial) unscale_chunks(c, run, begin, end, &s.s[0], &bad);
-    else
-        for (int64_t i = begin, n; i < end; i += n) {
-            n = at_most(s.block, end - i);
-            bad |= multiply_block(c, amp_list_read(&s.s[0], i, n), n, run->wide);
-            /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
-            if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
-        }
+    if (c->partial) {
+        unscale_chunks(c, run, begin, end, &s.s[0], bad);
+        return;
+    }
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = at_most(s.block, end - i);
+        *bad |= multiply_block(c, amp_list_read(&s.s[0], i, n), n, run->wide);
+        /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
+        if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
+    }
+}
+
+static void multiply_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
+    MultiplyContext *c = ctx;
+    bool bad = false;
+    if (c->partial && run->direct) unscale_chunks(c, run, begin, end, NULL, &bad);
+    else convert_chunks(c, run, begin, end, &bad);
     if (bad) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
 }
 

@@ -254,8 +254,9 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 /* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device, of tensors that are no subclass's,
- * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. */
-static int gather_for_clip(TensorSet *s, PyObject *parameters) {
+ * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. *plain: all may be written to
+ * without a closer look. */
+static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
     if (!PyList_Check(parameters)) {
         return 0;
     }
@@ -276,6 +277,7 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters) {
         fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && storage_loss_scale(grad->st) == 0 &&
                (s->n == 0 || grad->v.device == s->view[0]->device);
         if (fits) {
+            *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
             tensor_set_push(s, grad);
         }
     }
@@ -295,14 +297,15 @@ static PyObject *clip_by_norm(PyObject *module, PyObject *const *args, Py_ssize_
     if (arg_count(what, nargs, 3) < 0 || arg_double(args[1], &max_norm) < 0 || parse_bool(args[2], &only_finite) < 0) {
         return NULL;
     }
-    int fits = gather_for_clip(&grads, args[0]);
+    bool plain = true;
+    int fits = gather_for_clip(&grads, args[0], &plain);
     if (fits <= 0) {
         return fits < 0 ? NULL : Py_NewRef(Py_None);
     }
     Tensor *result = NULL;
     double *norms = grads.n <= INLINE_TENSORS ? small : PyMem_Malloc((size_t)grads.n * sizeof *norms);
     int failed = norms ? norms_of(&grads, 2.0, norms, what) : (PyErr_NoMemory(), -1);
-    for (int64_t i = 0; i < grads.n && !failed; i++) {
+    for (int64_t i = 0; i < grads.n && !failed && !plain; i++) {
         failed = check_overlap(grads.view[i], what) < 0 ? -1 : check_writable(grads.tensor[i], what);
     }
     if (!failed) {
