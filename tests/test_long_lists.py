@@ -364,3 +364,13 @@ def test_states_of_one_shape_are_not_mistaken_for_each_other(kind, disturb):
                 disturb(optimizer.state, params)
         finals.append(params)
     assert all(torch.equal(a, b) for a, b in zip(*finals, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_parameters_without_a_gradient_get_no_state(kind, dtype):
+    pair = Pair(*kind, dtype=dtype)
+    for _ in range(3):
+        pair.gradients(lambda i: i % 2)
+        pair.optimizer.step()
+        assert all(p.grad is not None for p in pair.optimizer.state)
+        pair.optimizer.load_state_dict(pair.optimizer.state_dict())
