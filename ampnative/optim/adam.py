@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import _C
 from .._C import Tensor
 from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
 
-_zeros_like, _adam = _C.functions.zeros_like, _C._adam_
+_zeros_like = _C.functions.zeros_like
+_adam: Callable[..., bool | None] = _C._adam_
 
 
 class AdamFamily(Optimizer):
@@ -28,21 +29,28 @@ class AdamFamily(Optimizer):
         super().__init__(params, defaults)
         self._step_supports_amp_scaling = check_options(type(self).__name__, defaults, self.param_groups)
 
-    def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:
-        state = {"step": as_counter(0.0)}
+    def _make_state(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        """Adds what the states of parameters lack. Tensors of one kind are made one after the other: those of small parameters
+        lie side by side then, and a step walks through them as through one.
+        """
+        makers: dict[str, Callable[[Tensor], Tensor]] = {"step": lambda _: as_counter(0.0)}
         if self._nadam:
-            state["mu_product"] = as_counter(1.0)
-        state["exp_avg"] = _zeros_like(param)
-        state["exp_avg_sq"] = _zeros_like(param)
+            makers["mu_product"] = lambda _: as_counter(1.0)
+        makers["exp_avg"] = makers["exp_avg_sq"] = _zeros_like
         if group.get("amsgrad"):
-            state["max_exp_avg_sq"] = _zeros_like(param)
-        return state
+            makers["max_exp_avg_sq"] = _zeros_like
+        made = [[(p, key, make(p)) for p in params if key not in self.state[p]] for key, make in makers.items()]
+        for entries in made:
+            for p, key, value in entries:
+                self.state[p][key] = value
 
     def _prepare_state(self) -> None:
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None and "exp_avg_sq" not in self.state[p]:
-                    self.state[p].update(self._new_state(group, p))
+            lacking = [p for p in group["params"] if p.grad is not None and "exp_avg_sq" not in self.state[p]]
+            self._make_state(group, lacking)
+
+    def _step_usual(self, group: dict[str, Any], grad_scale: float) -> bool:
+        return self._call(group, group["params"], None, grad_scale) is not False
 
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         try:
@@ -52,13 +60,11 @@ class AdamFamily(Optimizer):
             raise
         if done is not False:
             return
-        for p in params:
-            state = self.state[p]
-            state.update({key: value for key, value in self._new_state(group, p).items() if key not in state})
+        self._make_state(group, params)
         self._step_group(group, params, grads, grad_scale)
 
-    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> bool | None:
-        """The step in C; False: some state isn't there yet."""
+    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor] | None, grad_scale: float) -> bool | None:
+        """The step in C; False: some state isn't there yet, or without `grads` something is unusual."""
         beta1, beta2 = group["betas"]
         return _adam(
             params,

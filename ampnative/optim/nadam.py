@@ -50,8 +50,10 @@ class NAdam(AdamFamily):
             ),
         )
 
-    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> bool | None:
+    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor] | None, grad_scale: float) -> bool | None:
         """A loaded ``mu_product`` has the parameter's dtype; of 16 bits it is stepped in fp32 and rounded."""
+        if grads is None:  # such products are unusual
+            return super()._call(group, params, grads, grad_scale)
         narrow = [s for p in params if (s := self.state[p]) and s["mu_product"].dtype in (_C.float16, _C.bfloat16)]
         kept = [state["mu_product"] for state in narrow]
         for state, product in zip(narrow, kept, strict=True):

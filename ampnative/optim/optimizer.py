@@ -129,6 +129,8 @@ class Optimizer:
                 self._prepare_state()
                 return loss
         for group in self.param_groups:
+            if self._step_usual(group, grad_scale):
+                continue
             grads = _C._grads_of(group["params"])
             if grads is not None:
                 self._step_group(group, group["params"], grads, grad_scale)
@@ -149,6 +151,12 @@ class Optimizer:
 
     def _prepare_state(self) -> None:
         """Makes the state that a first step would make: a skipped one leaves it behind too, as in PyTorch."""
+
+    def _step_usual(self, group: dict[str, Any], grad_scale: float) -> bool:
+        """The step of a group in which nothing is unusual, its gradients and state found in C; False, and nothing done, if
+        something is: ``_step_group`` is called then.
+        """
+        return False
 
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import _C
 from .._C import Tensor
 from .optimizer import Optimizer, check_non_negative, check_options
 
-_zeros_like, _sgd = _C.functions.zeros_like, _C._sgd_
+_zeros_like = _C.functions.zeros_like
+_sgd: Callable[..., bool | None] = _C._sgd_
 
 
 class SGD(Optimizer):
@@ -58,10 +59,23 @@ class SGD(Optimizer):
         )
         self._step_supports_amp_scaling = check_options("SGD", self.defaults, self.param_groups)
 
+    def _step_usual(self, group: dict[str, Any], grad_scale: float) -> bool:
+        return self._call(group, group["params"], None, grad_scale) is not False
+
     def _step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
+        try:
+            done = self._call(group, params, grads, grad_scale)
+        except TypeError:
+            if group["momentum"] == 0 or not _forget_none(self.state[p] for p in params):
+                raise
+            done = False
+        if done is False:
+            self._step_with_new_buffers(group, params, grads, grad_scale)
+
+    def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor] | None, grad_scale: float) -> bool | None:
         momentum = group["momentum"]
         if momentum == 0:
-            _sgd(
+            return _sgd(
                 params,
                 grads,
                 None,
@@ -74,27 +88,19 @@ class SGD(Optimizer):
                 False,
                 grad_scale,
             )
-            return
-        try:
-            done = _sgd(
-                params,
-                grads,
-                self.state,
-                group["lr"],
-                momentum,
-                group["dampening"],
-                group["weight_decay"],
-                group["nesterov"],
-                group["maximize"],
-                False,
-                grad_scale,
-            )
-        except TypeError:
-            if not _forget_none(self.state[p] for p in params):
-                raise
-            done = False
-        if done is False:
-            self._step_with_new_buffers(group, params, grads, grad_scale)
+        return _sgd(
+            params,
+            grads,
+            self.state,
+            group["lr"],
+            momentum,
+            group["dampening"],
+            group["weight_decay"],
+            group["nesterov"],
+            group["maximize"],
+            False,
+            grad_scale,
+        )
 
     def _step_with_new_buffers(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], grad_scale: float) -> None:
         """Some parameters have no buffer yet; theirs starts as the gradient itself, without dampening."""

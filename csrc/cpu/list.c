@@ -13,41 +13,130 @@ enum { MIN_ELEMENTS = 32768 }; /* less than this is not worth waking a worker fo
 
 /* ---- plan ---- */
 
-static int64_t chunks_of(const View *v) { return v->numel / LIST_CHUNK + (v->numel % LIST_CHUNK != 0); }
+static int64_t chunks_of(int64_t numel) { return numel / LIST_CHUNK + (numel % LIST_CHUNK != 0); }
 
-Status amp_list_plan(ListPlan *plan, TensorList list) {
-    plan->n = list.n;
-    plan->v = list.v;
-    plan->first = plan->small;
-    if (list.n > LIST_SMALL) {
-        if ((uint64_t)list.n >= SIZE_MAX / sizeof *plan->first - 1) return AMP_NO_MEMORY;
-        plan->first = malloc(((size_t)list.n + 1) * sizeof *plan->first);
-        if (!plan->first) return AMP_NO_MEMORY;
+/* One list of those that are walked together, and where its run begins. */
+typedef struct Edge {
+    const View *const *v;
+    char *begin; /* NULL: there is no tensor */
+    int64_t size;
+    int stream; /* -1: 16-bit copies */
+    uint8_t dtype, layout;
+} Edge;
+
+/* Whether the tensors with this number stand behind the `numel` elements of the run; what is done to those is then done to them, too. */
+static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) {
+    for (const Edge *e = edge; e < edge + count; e++) {
+        const View *v = e->v[t];
+        if (!v && !e->begin) continue;
+        if (!v || v->data != e->begin + numel * e->size || v->dtype != e->dtype || !(v->layout & e->layout & LAYOUT_CONTIGUOUS))
+            return false;
     }
-    int64_t chunks = 0, elements = 0;
+    return true;
+}
+
+static bool start_run(Edge *edge, int count, int64_t t, ListRun *run, ListSpan *span) {
+    const View *first = edge[0].v[t];
+    bool known = true;
+    run->tensor = t;
+    run->numel = first->numel;
+    run->wide = first->dtype == AMP_FLOAT64;
+    run->direct = run->wide || first->dtype == AMP_FLOAT32;
+    *span = (ListSpan){0};
+    for (Edge *e = edge; e < edge + count; e++) {
+        const View *v = e->v[t];
+        e->begin = v ? v->data : NULL;
+        if (!v) continue;
+        e->size = (int64_t)amp_itemsize(v->dtype);
+        e->dtype = (uint8_t)v->dtype;
+        e->layout = v->layout;
+        known = known && amp_list_dtype_ok(v->dtype);
+        run->direct = run->direct && e->stream >= 0 && v->dtype == first->dtype && (v->layout & LAYOUT_CONTIGUOUS) &&
+                      ((uintptr_t)v->data & (uintptr_t)(e->size - 1)) == 0;
+        if (e->stream >= 0) span->at[e->stream] = v->data;
+    }
+    return known;
+}
+
+static bool reserve(ListPlan *plan, int64_t n) {
+    plan->run = plan->small;
+    plan->span = plan->small_span;
+    if (n <= LIST_SMALL) return true;
+    const size_t each = sizeof *plan->run + sizeof *plan->span;
+    if ((uint64_t)n >= SIZE_MAX / each - 1) return false;
+    plan->run = malloc(((size_t)n + 1) * each);
+    plan->span = (ListSpan *)(void *)(plan->run + n + 1);
+    return plan->run;
+}
+
+/* Fills the runs but for their chunk numbers. False: a dtype has no kernel. */
+static inline __attribute__((always_inline)) bool find_runs(ListPlan *plan, TensorList list, Edge *edge, int edges,
+                                                            int64_t *elements) {
+    const bool join = plan->join;
+    int64_t n = 0, length = 0; /* runs, and elements of the last one */
+    bool known = true;
     for (int64_t t = 0; t < list.n; t++) {
-        plan->first[t] = chunks;
-        chunks += chunks_of(list.v[t]);
-        elements += list.v[t]->numel;
+        const int64_t numel = list.v[t]->numel;
+        if (join && t && joins(edge, edges, t, length)) {
+            length += numel;
+            continue;
+        }
+        if (n) plan->run[n - 1].numel = length;
+        *elements += length;
+        known &= start_run(edge, edges, t, &plan->run[n], &plan->span[n]);
+        length = numel;
+        n++;
     }
-    plan->first[list.n] = chunks;
+    if (n) plan->run[n - 1].numel = length;
+    *elements += length;
+    plan->n = n;
+    return known;
+}
+
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join) {
+    const TensorList list = lists[0];
+    Edge edge[LIST_STREAMS + 1];
+    int edges = 0;
+    plan->v = list.v;
+    plan->join = join;
+    if (!reserve(plan, list.n)) return AMP_NO_MEMORY;
+    for (int i = 0; i < operands + copies; i++)
+        if (lists[i].n) edge[edges++] = (Edge){.v = lists[i].v, .stream = i < operands ? i : -1};
+    int64_t chunks = 0, elements = 0;
+    bool known;
+    switch (edges) { /* the usual numbers of lists are compiled each on its own */
+    case 1: known = find_runs(plan, list, edge, 1, &elements); break;
+    case 2: known = find_runs(plan, list, edge, 2, &elements); break;
+    case 3: known = find_runs(plan, list, edge, 3, &elements); break;
+    case 4: known = find_runs(plan, list, edge, 4, &elements); break;
+    default: known = find_runs(plan, list, edge, edges, &elements);
+    }
+    const int64_t n = plan->n;
+    for (int64_t r = 0; r < n; r++) {
+        plan->run[r].first = chunks;
+        plan->span[r].n = plan->run[r].direct ? plan->run[r].numel : 0;
+        chunks += chunks_of(plan->run[r].numel);
+    }
+    plan->run[n] = (ListRun){.first = chunks};
+    plan->span[n] = (ListSpan){0};
     plan->chunks = chunks;
     /* Chunks of small tensors are small: take so many that they hold enough elements on average. */
     int64_t average = chunks ? elements / chunks + 1 : 1;
     plan->grain = MIN_ELEMENTS / average + 1;
-    return AMP_OK;
+    if (!known) amp_list_plan_free(plan);
+    return known ? AMP_OK : AMP_BAD_DTYPE;
 }
 
 void amp_list_plan_free(ListPlan *plan) {
-    if (plan->first != plan->small) free(plan->first);
+    if (plan->run != plan->small) free(plan->run);
 }
 
-/* The tensor that holds a chunk; tensors without elements hold none and are never found. */
-static int64_t tensor_of(const ListPlan *plan, int64_t chunk) {
+/* The run that holds a chunk; runs without elements hold none and are never found. */
+static int64_t run_of(const ListPlan *plan, int64_t chunk) {
     int64_t low = 0, high = plan->n;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        if (plan->first[middle] <= chunk) low = middle;
+        if (plan->run[middle].first <= chunk) low = middle;
         else high = middle;
     }
     return low;
@@ -56,28 +145,52 @@ static int64_t tensor_of(const ListPlan *plan, int64_t chunk) {
 typedef struct RunContext {
     const ListPlan *plan;
     ListBody body;
+    ListSpans spans;
     void *ctx;
 } RunContext;
 
+/* A part of a direct run. */
+static void run_part(const RunContext *c, int64_t r, int64_t begin, int64_t end) {
+    const ListRun *run = &c->plan->run[r];
+    ListSpan part[2] = {c->plan->span[r], end == run->numel ? c->plan->span[r + 1] : (ListSpan){0}};
+    part[0].n = end - begin;
+    for (int i = 0; i < LIST_STREAMS; i++)
+        if (part[0].at[i]) part[0].at[i] += begin * (int64_t)(run->wide ? sizeof(double) : sizeof(float));
+    c->spans(c->ctx, run, part, 1);
+}
+
 static void run_range(void *ctx, int64_t begin, int64_t end) {
-    const RunContext *run = ctx;
-    const int64_t *first = run->plan->first;
-    int64_t t = tensor_of(run->plan, begin);
-    for (int64_t chunk = begin; chunk < end; t++) {
-        int64_t stop = first[t + 1] < end ? first[t + 1] : end;
+    const RunContext *c = ctx;
+    const ListRun *run = c->plan->run;
+    int64_t r = run_of(c->plan, begin);
+    for (int64_t chunk = begin; chunk < end; r++) {
+        const int64_t from = chunk - run[r].first;
+        int64_t stop = run[r + 1].first < end ? run[r + 1].first : end;
         if (stop <= chunk) continue;
-        int64_t last = (stop - first[t]) * LIST_CHUNK, numel = run->plan->v[t]->numel;
-        run->body(run->ctx, t, (chunk - first[t]) * LIST_CHUNK, last < numel ? last : numel);
+        int64_t last = (stop - run[r].first) * LIST_CHUNK;
+        if (last > run[r].numel) last = run[r].numel;
         chunk = stop;
+        if (!c->spans || !run[r].direct) c->body(c->ctx, &run[r], from * LIST_CHUNK, last);
+        else if (from > 0 || last < run[r].numel) run_part(c, r, from * LIST_CHUNK, last);
+        else {
+            int64_t first = r;
+            while (c->plan->join && r + 1 < c->plan->n && run[r + 1].direct && run[r + 1].wide == run[first].wide &&
+                   run[r + 2].first <= end)
+                r++;
+            chunk = run[r + 1].first;
+            c->spans(c->ctx, &run[first], &c->plan->span[first], r + 1 - first);
+        }
     }
 }
 
-void amp_list_run(const ListPlan *plan, ListBody body, void *ctx) {
-    RunContext run = {plan, body, ctx};
+void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx) {
+    RunContext run = {plan, body, spans, ctx};
     if (plan->chunks == 0) return;
     if (plan->chunks <= plan->grain) run_range(&run, 0, plan->chunks);
     else amp_parallel_for(plan->chunks, plan->grain, run_range, &run);
 }
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- streams ---- */
 
@@ -216,8 +329,6 @@ void amp_list_write(ListStream *s, int64_t begin, int64_t n) {
     else walk_strided(s, begin, n, true);
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* The tensors in front of the first one whose dtype has no kernel: those are done before the call fails. */
 static TensorList supported(TensorList list) {
     int64_t n = 0;
@@ -236,68 +347,94 @@ typedef struct MultiplyContext {
     atomic_bool bad;
 } MultiplyContext;
 
-/* One block of gradients in place; the sum of squares is that of values as they are stored. */
+/* In place. */
+static bool multiply(const MultiplyContext *c, const ListSpan *span, int64_t count, bool wide) {
+    const ListKernels *k = amp_list_kernels(wide);
+    if (c->check) return k->unscale(span, count, c->factor);
+    k->scale(span, count, c->factor);
+    return false;
+}
+
+static bool multiply_block(const MultiplyContext *c, void *x, int64_t n, bool wide) {
+    return multiply(c, (const ListSpan[]){{n, {x}}, {0}}, 1, wide);
+}
+
+/* One block of gradients that have to be converted; the sum of squares is that of values as they are stored. */
 static double unscale_block(const MultiplyContext *c, ListStream *s, int64_t begin, int64_t n, bool *bad) {
     const ListKernels *k = amp_list_kernels(s->wide);
     void *x = amp_list_read(s, begin, n);
-    if (s->direct) return k->unscale_squares(x, n, c->factor, bad);
-    *bad |= k->unscale(x, n, c->factor);
+    *bad |= multiply_block(c, x, n, s->wide);
     if (c->factor == 1.0) return k->sum_squares(x, n);
     amp_list_write(s, begin, n);
     return k->sum_squares(amp_list_read(s, begin, n), n);
 }
 
-static void unscale_chunks(MultiplyContext *c, int64_t tensor, int64_t begin, int64_t end, ListStream *s, bool *bad) {
+/* `s` is NULL for a direct run. */
+static void unscale_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, ListStream *s, bool *bad) {
+    const ListKernels *k = amp_list_kernels(run->wide);
+    const int64_t size = run->wide ? (int64_t)sizeof(double) : (int64_t)sizeof(float), next_numel = run[1].numel;
+    char *data = c->plan->v[run->tensor]->data;
     for (int64_t chunk = begin; chunk < end; chunk += LIST_CHUNK) {
         int64_t stop = at_most(chunk + LIST_CHUNK, end);
         double acc = 0.0;
-        for (int64_t i = chunk; i < stop; i += LIST_BLOCK) acc += unscale_block(c, s, i, at_most(LIST_BLOCK, stop - i), bad);
-        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+        for (int64_t i = chunk, n; i < stop; i += n) {
+            n = at_most(LIST_BLOCK, stop - i);
+            bool last = i + n == run->numel && next_numel >= n;
+            acc += s ? unscale_block(c, s, i, n, bad)
+                     : k->unscale_squares(data + i * size, n, c->factor, last ? c->plan->v[run[1].tensor]->data : NULL, bad);
+        }
+        c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
 }
 
-static void multiply_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
-    MultiplyContext *c = ctx;
-    const View *v = c->plan->v[tensor];
-    bool wide = v->dtype == AMP_FLOAT64, bad = false;
-    const ListKernels *k = amp_list_kernels(wide);
-    if (v->dtype == AMP_FLOAT32 && (v->layout & LAYOUT_CONTIGUOUS) && !c->partial &&
-        ((uintptr_t)v->data & (sizeof(float) - 1)) == 0) {
-        float *x = (float *)(void *)v->data + begin;
-        if (!c->check) k->scale(x, end - begin, c->factor);
-        else if (k->unscale(x, end - begin, c->factor)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+static void convert_chunks(MultiplyContext *c, const ListRun *run, int64_t begin, int64_t end, bool *bad) {
+    const View *v = c->plan->v[run->tensor];
+    ListStreams s;
+    amp_list_open(&s, 1, &v, run->wide);
+    if (c->partial) {
+        unscale_chunks(c, run, begin, end, &s.s[0], bad);
         return;
     }
-    ListStreams s;
-    amp_list_open(&s, 1, &v, wide);
-    if (c->partial) unscale_chunks(c, tensor, begin, end, &s.s[0], &bad);
-    else
-        for (int64_t i = begin, n; i < end; i += n) {
-            n = at_most(s.block, end - i);
-            void *x = amp_list_read(&s.s[0], i, n);
-            if (c->check) bad |= k->unscale(x, n, c->factor);
-            else k->scale(x, n, c->factor);
-            /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
-            if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
-        }
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = at_most(s.block, end - i);
+        *bad |= multiply_block(c, amp_list_read(&s.s[0], i, n), n, run->wide);
+        /* Unchanged values are not stored: a conversion there and back would quiet signalling NaNs. */
+        if (c->factor != 1.0) amp_list_write(&s.s[0], i, n);
+    }
+}
+
+static void multiply_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
+    MultiplyContext *c = ctx;
+    bool bad = false;
+    if (c->partial && run->direct) unscale_chunks(c, run, begin, end, NULL, &bad);
+    else convert_chunks(c, run, begin, end, &bad);
     if (bad) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
+}
+
+static void multiply_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
+    MultiplyContext *c = ctx;
+    if (multiply(c, span, count, run->wide)) atomic_store_explicit(&c->bad, true, memory_order_relaxed);
 }
 
 /* norms may be NULL. */
 static Status multiply_list(TensorList list, double factor, bool check, bool *bad, double *norms) {
     ListPlan plan;
-    TensorList usable = supported(list);
+    TensorList usable = list;
     double small[LIST_SMALL], *partial = NULL;
-    Status status = amp_list_plan(&plan, usable);
+    Status status = amp_list_plan(&plan, &usable, 1, false, !norms);
+    if (status == AMP_BAD_DTYPE) {
+        usable = supported(list);
+        status = amp_list_plan(&plan, &usable, 1, false, !norms);
+    }
     if (status != AMP_OK) return status;
     if (norms)
         partial = plan.chunks > LIST_SMALL ? malloc((size_t)plan.chunks * sizeof *partial) : small; /* can be done without */
     MultiplyContext c = {.plan = &plan, .factor = factor, .check = check, .partial = partial};
-    amp_list_run(&plan, multiply_body, &c);
+    amp_list_run(&plan, multiply_body, partial ? NULL : multiply_spans, &c);
     for (int64_t t = 0; norms && t < list.n; t++) {
         double acc = 0.0;
         bool known = partial && t < usable.n && list.v[t]->dtype != AMP_FLOAT64; /* fp64 may have left the range: see trusted() */
-        for (int64_t i = known ? plan.first[t] : 0, end = known ? plan.first[t + 1] : 0; i < end; i++) acc += partial[i];
+        for (int64_t i = known ? plan.run[t].first : 0, end = known ? plan.run[t + 1].first : 0; i < end; i++) acc += partial[i];
         norms[t] = known ? sqrt(acc) : -1.0;
     }
     if (partial != small) free(partial);
@@ -327,9 +464,9 @@ Status amp_list_scale(TensorList tensors, double factor) {
 
 /* ---- zeros ---- */
 
-static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void zero_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     const ListPlan *plan = ctx;
-    const View *v = plan->v[tensor];
+    const View *v = plan->v[run->tensor];
     const int64_t size = (int64_t)amp_itemsize(v->dtype);
     ListStreams s;
     bool dense = v->layout & LAYOUT_CONTIGUOUS;
@@ -345,12 +482,16 @@ static void zero_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += LIST_BLOCK) amp_list_write(&s.s[0], i, at_most(LIST_BLOCK, end - i));
 }
 
+static void zero_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
+    (void)ctx;
+    amp_list_kernels(run->wide)->zero(span, count);
+}
+
 Status amp_list_zero(TensorList tensors) {
     ListPlan plan;
-    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, tensors);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, true);
     if (status != AMP_OK) return status;
-    amp_list_run(&plan, zero_body, &plan);
+    amp_list_run(&plan, zero_body, zero_spans, &plan);
     amp_list_plan_free(&plan);
     return AMP_OK;
 }
@@ -401,9 +542,9 @@ static double norm_block(const NormContext *c, const void *x, int64_t n, bool wi
     return acc;
 }
 
-static void norm_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void norm_body(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
     NormContext *c = ctx;
-    const View *v = c->plan->v[tensor];
+    const View *v = c->plan->v[run->tensor];
     bool wide = v->dtype == AMP_FLOAT64;
     ListStreams s;
     amp_list_open(&s, 1, &v, wide);
@@ -415,13 +556,14 @@ static void norm_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
             n = at_most(LIST_BLOCK, stop - i);
             acc = norm_combine(c->kind, acc, norm_block(c, amp_list_read(&s.s[0], i, n), n, wide));
         }
-        c->partial[c->plan->first[tensor] + chunk / LIST_CHUNK] = acc;
+        c->partial[run->first + chunk / LIST_CHUNK] = acc;
     }
 }
 
 static double norm_of_partials(const NormContext *c, int64_t tensor) {
     double acc = norm_identity(c->kind);
-    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc = norm_combine(c->kind, acc, c->partial[i]);
+    for (int64_t i = c->plan->run[tensor].first; i < c->plan->run[tensor + 1].first; i++)
+        acc = norm_combine(c->kind, acc, c->partial[i]);
     if (c->kind == NORM_TWO) return c->divisor * sqrt(acc);
     if (c->kind == NORM_P) return c->divisor * pow(acc, 1.0 / c->p);
     return acc;
@@ -429,7 +571,7 @@ static double norm_of_partials(const NormContext *c, int64_t tensor) {
 
 static double pass(NormContext *c, int64_t tensor) {
     int64_t numel = c->plan->v[tensor]->numel;
-    if (numel) norm_body(c, tensor, 0, numel);
+    if (numel) norm_body(c, &c->plan->run[tensor], 0, numel);
     return norm_of_partials(c, tensor);
 }
 
@@ -449,15 +591,14 @@ static double norm_rescaled(const NormContext *c, int64_t tensor) {
 static bool trusted(const NormContext *c, int64_t tensor) {
     double acc = 0.0;
     if (c->kind != NORM_P && (c->kind != NORM_TWO || c->plan->v[tensor]->dtype != AMP_FLOAT64)) return true;
-    for (int64_t i = c->plan->first[tensor]; i < c->plan->first[tensor + 1]; i++) acc += c->partial[i];
+    for (int64_t i = c->plan->run[tensor].first; i < c->plan->run[tensor + 1].first; i++) acc += c->partial[i];
     return acc > 0x1p-900 && acc < 0x1p1000;
 }
 
 Status amp_list_norms(TensorList tensors, double p, double *norms) {
     ListPlan plan;
     double small[LIST_SMALL], *partial = small;
-    if (supported(tensors).n < tensors.n) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, tensors);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, false);
     if (status != AMP_OK) return status;
     if (plan.chunks > LIST_SMALL) partial = malloc((size_t)plan.chunks * sizeof *partial);
     if (!partial) {
@@ -465,7 +606,7 @@ Status amp_list_norms(TensorList tensors, double p, double *norms) {
         goto done;
     }
     NormContext c = {&plan, norm_kind(p), p, 1.0, partial};
-    amp_list_run(&plan, norm_body, &c);
+    amp_list_run(&plan, norm_body, NULL, &c);
     for (int64_t t = 0; t < tensors.n; t++) {
         bool redo = tensors.v[t]->numel > 0 && !trusted(&c, t);
         norms[t] = redo ? norm_rescaled(&c, t) : norm_of_partials(&c, t);

@@ -14,25 +14,47 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
 
 /* ---- shared by list.c, list_optim.c and list_kernels.c ---- */
 
-/* The list cut into chunks of at most LIST_CHUNK elements of one tensor; chunk numbers run through the whole list:
+/* The list cut into runs, and those into chunks of at most LIST_CHUNK elements; chunk numbers run through the whole list:
  *
- *     tensor 0            tensor 1   tensor 2
- *    | 0 | 1 | 2 | 3 |   | 4 |      | 5 | 6 |        first[] = 0 4 5 7
+ *     run 0               run 1      run 2
+ *    | 0 | 1 | 2 | 3 |   | 4 |      | 5 | 6 |        run[].first = 0 4 5 7
  *
- * The cut depends on sizes only, so partial sums per chunk do not depend on the number of threads. */
+ * A run is one tensor, or where results do not depend on it (`join`) several that lie one behind the other in memory, in every list:
+ * small ones come from one slab and often do. Unjoined, the cut depends on sizes only, so partial sums per chunk depend on neither the
+ * number of threads nor on addresses. */
 enum { LIST_CHUNK = 8192, LIST_BLOCK = 512, LIST_SMALL = 64, LIST_STREAMS = 5 };
+typedef struct ListRun {
+    int64_t first;  /* its first chunk */
+    int64_t tensor; /* its first tensor: contiguous, if there are more */
+    int64_t numel;
+    bool direct; /* operands can be used where they are: contiguous, all fp32 or all fp64, aligned, and without a 16-bit copy */
+    bool wide;   /* fp64 */
+} ListRun;
+/* `n` elements of each operand; NULL: there is none. */
+typedef struct ListSpan {
+    int64_t n;
+    char *at[LIST_STREAMS];
+} ListSpan;
 typedef struct ListPlan {
-    int64_t n, chunks, grain;
-    const View *const *v;
-    int64_t *first; /* n + 1 entries, in `small` if they fit */
-    int64_t small[LIST_SMALL + 1];
+    int64_t n, chunks, grain; /* n runs */
+    bool join;
+    const View *const *v; /* of the first list */
+    ListRun *run;         /* and an empty one behind them; in `small` if they fit */
+    ListSpan *span;       /* of the direct runs; as many entries as `run` */
+    ListRun small[LIST_SMALL + 1];
+    ListSpan small_span[LIST_SMALL + 1];
 } ListPlan;
-Status amp_list_plan(ListPlan *plan, TensorList list);
+/* `operands` lists, and then perhaps one of 16-bit copies. They have equal lengths or are empty; entries may be NULL but in the first.
+ * AMP_BAD_DTYPE, with nothing to free: one has no kernel. */
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join);
 void amp_list_plan_free(ListPlan *plan);
 
-/* body(ctx, tensor, begin, end): elements [begin, end) of one tensor; begin is a multiple of LIST_CHUNK. */
-typedef void (*ListBody)(void *ctx, int64_t tensor, int64_t begin, int64_t end);
-void amp_list_run(const ListPlan *plan, ListBody body, void *ctx);
+/* body(ctx, run, begin, end): elements [begin, end) of one run; begin is a multiple of LIST_CHUNK.
+ * spans(ctx, run, span, count): the same for direct runs, or NULL: `count` spans, which belong to `run` and, in a plan that joins, to
+ * those behind it. span[count] is what comes next, or empty. */
+typedef void (*ListBody)(void *ctx, const ListRun *run, int64_t begin, int64_t end);
+typedef void (*ListSpans)(void *ctx, const ListRun *run, const ListSpan *span, int64_t count);
+void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx);
 
 /* One view, walked in blocks of elements in the compute type (float, or double if `wide`). Where memory already holds that, a block
  * is the memory itself; else it is a converted copy in `buffer`, written back by close. */
@@ -74,12 +96,17 @@ typedef struct AdamStep {
 
 /* Kernels over contiguous values of one compute type. The same bits at every instruction-set level. */
 typedef struct ListKernels {
-    bool (*unscale)(void *x, int64_t n, double inv_scale); /* true: met inf or NaN. inv_scale 1 leaves the values alone */
-    double (*unscale_squares)(void *x, int64_t n, double inv_scale, bool *bad); /* then sum_squares; *bad is set, never cleared */
-    void (*scale)(void *x, int64_t n, double factor);
-    double (*sum_squares)(const void *x, int64_t n);                                            /* in double, 32 running sums */
-    void (*sgd)(void *p, void *g, void *buf, int64_t n, const SgdStep *s);                      /* buf may be NULL */
-    void (*adam)(void *p, void *g, void *m, void *v, void *vmax, int64_t n, const AdamStep *s); /* vmax may be NULL */
+    /* Over `count` spans; while one ends, the beginning of the next is fetched, span[count] included: hardware finds the rest of a
+     * stream by itself, but no new one in time. */
+    bool (*unscale)(const ListSpan *span, int64_t count, double inv_scale); /* true: met inf or NaN. 1 leaves the values alone */
+    void (*scale)(const ListSpan *span, int64_t count, double factor);
+    void (*zero)(const ListSpan *span, int64_t count);
+    void (*sgd)(const ListSpan *span, int64_t count, const SgdStep *s); /* param, grad, buffer or NULL */
+    void (*adam)(const ListSpan *span, int64_t count,
+                 const AdamStep *s); /* param, grad, exp_avg, exp_avg_sq, its maximum or NULL */
+    /* one block: in double, 32 running sums. `next`: what comes next, at least n elements, or NULL; *bad is set, never cleared */
+    double (*unscale_squares)(void *x, int64_t n, double inv_scale, const char *next, bool *bad);
+    double (*sum_squares)(const void *x, int64_t n);
 } ListKernels;
 const ListKernels *amp_list_kernels(bool wide);
 

@@ -7,12 +7,6 @@
 #include "cast.h"
 #include "list.h"
 
-static bool list_ok(TensorList list) {
-    for (int64_t i = 0; i < list.n; i++)
-        if (!amp_list_dtype_ok(list.v[i]->dtype)) return false;
-    return true;
-}
-
 enum { COPY_BLOCK = 2048 }; /* elements between two looks at a copy: they are still in the L1 cache */
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -22,19 +16,6 @@ static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 /* The views of one tensor in each list; NULL for an empty list. */
 static void views_of(const TensorList *lists, int n, int64_t tensor, const View **views) {
     for (int i = 0; i < n; i++) views[i] = lists[i].n ? lists[i].v[tensor] : NULL;
-}
-
-/* Where the operands begin, if all can be used where they are: contiguous, of the compute type, aligned. Nearly every step's are. */
-static bool in_place(const TensorList *lists, int n, int64_t tensor, int64_t begin, void **data) {
-    const int dtype = lists[0].v[tensor]->dtype;
-    const uintptr_t size = dtype == AMP_FLOAT64 ? sizeof(double) : sizeof(float);
-    if (dtype != AMP_FLOAT32 && dtype != AMP_FLOAT64) return false;
-    for (int i = 0; i < n; i++) {
-        const View *v = lists[i].n ? lists[i].v[tensor] : NULL;
-        data[i] = v ? v->data + begin * (int64_t)size : NULL;
-        if (v && (!(v->layout & LAYOUT_CONTIGUOUS) || v->dtype != dtype || ((uintptr_t)v->data & (size - 1)))) return false;
-    }
-    return true;
 }
 
 /* Opens and reads the operands of a block into data[]; absent ones (NULL view) stay NULL. The view order is the kernel's. */
@@ -103,10 +84,12 @@ typedef struct SgdContext {
     SgdStep step;
 } SgdContext;
 
-static void sgd_blocks(const SgdContext *c, int64_t tensor, int64_t begin, int64_t end) {
+static void sgd_blocks(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
+    const SgdContext *c = ctx;
+    const int64_t tensor = run->tensor;
     const View *views[STATE1 + 1], *copy = copy_of(&c->copies, tensor);
     views_of(c->list, STATE1 + 1, tensor, views);
-    const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
+    const bool wide = run->wide;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = c->step.grad_scale == 1.0 ? 1u << GRAD : 0, fresh = c->step.first ? 1u << STATE1 : 0;
     Operands o;
@@ -116,26 +99,22 @@ static void sgd_blocks(const SgdContext *c, int64_t tensor, int64_t begin, int64
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
         read_operands(&o, i, n, fresh, x);
-        k->sgd(x[PARAM], x[GRAD], x[STATE1], n, &c->step);
+        k->sgd((const ListSpan[]){{n, {x[PARAM], x[GRAD], x[STATE1]}}, {0}}, 1, &c->step);
         if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
 
-static void sgd_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void sgd_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
     const SgdContext *c = ctx;
-    void *x[STATE1 + 1];
-    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE1 + 1, tensor, begin, x))
-        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
-            ->sgd(x[PARAM], x[GRAD], x[STATE1], end - begin, &c->step);
-    else sgd_blocks(c, tensor, begin, end);
+    amp_list_kernels(run->wide)->sgd(span, count, &c->step);
 }
 
 Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
                     double grad_scale) {
     ListPlan plan;
-    if (!list_ok(params) || !list_ok(grads) || !list_ok(momentum)) return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, params);
+    const TensorList lists[] = {params, grads, momentum, copies};
+    Status status = amp_list_plan(&plan, lists, STATE1 + 1, true, true);
     if (status != AMP_OK) return status;
     SgdContext c = {{params, grads, momentum},
                     copies_of(copies),
@@ -147,7 +126,7 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, Te
                      .nesterov = options->nesterov,
                      .maximize = options->maximize,
                      .first = options->first}};
-    amp_list_run(&plan, sgd_body, &c);
+    amp_list_run(&plan, sgd_blocks, sgd_spans, &c);
     amp_list_plan_free(&plan);
     return AMP_OK;
 }
@@ -161,10 +140,15 @@ typedef struct AdamContext {
     bool one_step;
 } AdamContext;
 
-static void adam_blocks(const AdamContext *c, const AdamStep *step, int64_t tensor, int64_t begin, int64_t end) {
+static const AdamStep *step_of(const AdamContext *c, const ListRun *run) { return &c->step[c->one_step ? 0 : run->tensor]; }
+
+static void adam_blocks(void *ctx, const ListRun *run, int64_t begin, int64_t end) {
+    const AdamContext *c = ctx;
+    const AdamStep *step = step_of(c, run);
+    const int64_t tensor = run->tensor;
     const View *views[STATE3 + 1], *copy = copy_of(&c->copies, tensor);
     views_of(c->list, STATE3 + 1, tensor, views);
-    const bool wide = views[PARAM]->dtype == AMP_FLOAT64;
+    const bool wide = run->wide;
     const ListKernels *k = amp_list_kernels(wide);
     const unsigned kept = step->grad_scale == 1.0 ? 1u << GRAD : 0;
     Operands o;
@@ -174,20 +158,15 @@ static void adam_blocks(const AdamContext *c, const AdamStep *step, int64_t tens
     for (int64_t i = begin, n; i < end; i += n) {
         n = at_most(block, end - i);
         read_operands(&o, i, n, 0, x);
-        k->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], n, step);
+        k->adam((const ListSpan[]){{n, {x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3]}}, {0}}, 1, step);
         if (copy) write_copy(&c->copies, copy, x[PARAM], i, n);
         write_operands(&o, i, n, kept);
     }
 }
 
-static void adam_body(void *ctx, int64_t tensor, int64_t begin, int64_t end) {
+static void adam_spans(void *ctx, const ListRun *run, const ListSpan *span, int64_t count) {
     const AdamContext *c = ctx;
-    const AdamStep *step = &c->step[c->one_step ? 0 : tensor];
-    void *x[STATE3 + 1];
-    if (!copy_of(&c->copies, tensor) && in_place(c->list, STATE3 + 1, tensor, begin, x))
-        amp_list_kernels(c->list[PARAM].v[tensor]->dtype == AMP_FLOAT64)
-            ->adam(x[PARAM], x[GRAD], x[STATE1], x[STATE2], x[STATE3], end - begin, step);
-    else adam_blocks(c, step, tensor, begin, end);
+    amp_list_kernels(run->wide)->adam(span, count, step_of(c, run));
 }
 
 static AdamStep adam_step(const AdamOptions *o, double t, double grad_scale) {
@@ -220,13 +199,12 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
                      TensorList copies, const double *step, double *mu_product, const AdamOptions *options, double grad_scale) {
     ListPlan plan;
     AdamStep small[LIST_SMALL / 4], *steps = small;
-    if (!list_ok(params) || !list_ok(grads) || !list_ok(exp_avg) || !list_ok(exp_avg_sq) || !list_ok(max_exp_avg_sq))
-        return AMP_BAD_DTYPE;
-    Status status = amp_list_plan(&plan, params);
-    if (status != AMP_OK) return status;
     /* Tensors of one group are nearly always at the same step: powers are taken once. */
     bool one_step = !options->nadam;
     for (int64_t i = 1; i < params.n && one_step; i++) one_step = step[i] == step[0];
+    const TensorList lists[] = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies};
+    Status status = amp_list_plan(&plan, lists, STATE3 + 1, true, one_step);
+    if (status != AMP_OK) return status;
     const int64_t different = one_step ? params.n > 0 : params.n;
     if (different > LIST_SMALL / 4) {
         steps = (uint64_t)different > SIZE_MAX / sizeof *steps ? NULL : malloc((size_t)different * sizeof *steps);
@@ -240,7 +218,7 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
         if (options->nadam) nadam_step(&steps[i], options, step[i], &mu_product[i]);
     }
     AdamContext c = {{params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq}, copies_of(copies), steps, one_step};
-    amp_list_run(&plan, adam_body, &c);
+    amp_list_run(&plan, adam_blocks, adam_spans, &c);
 done:
     if (steps != small) free(steps);
     amp_list_plan_free(&plan);

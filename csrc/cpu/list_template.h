@@ -28,13 +28,32 @@ typedef REAL NAME(VH) __attribute__((vector_size(BYTES * sizeof(REAL) / sizeof(d
     memcpy(&x, (from), k)
 #define STORE(to, x) memcpy((to), &x, k)
 
-/* Runs STEP(i, bytes) over n elements; the byte count is a constant in the loop. */
-#define FOR_EACH_VECTOR(n, STEP) \
+/* Narrow vectors would ask for each line many times. */
+#define FETCH(address) \
     do { \
-        int64_t i_ = 0; \
-        for (; i_ + LANES <= (n); i_ += LANES) STEP(i_, sizeof(V)); \
-        if (i_ < (n)) STEP(i_, (size_t)((n)-i_) * sizeof(REAL)); \
+        if (BYTES > 16) __builtin_prefetch((address), 1); \
     } while (0)
+
+/* Runs STEP(i, bytes) over the elements of a span; the byte count is a constant in the loops. The last ones, at most `most` bytes, each
+ * fetch what lies as far into each of the next span's `streams` arrays. */
+#define FOR_EACH_VECTOR(span, STEP, streams, most) \
+    do { \
+        const int64_t n_ = (span)->n, next_ = (span)[1].n < n_ ? (span)[1].n : n_; \
+        const int64_t start_ = n_ - (next_ < (most) / (int64_t)sizeof(REAL) ? next_ : (most) / (int64_t)sizeof(REAL)); \
+        int64_t i_ = 0; \
+        for (; i_ + LANES <= start_; i_ += LANES) STEP(i_, sizeof(V)); \
+        for (; i_ + LANES <= n_; i_ += LANES) { \
+            _Pragma("GCC unroll 8") for (int s_ = 0; s_ < (streams); s_++) \
+                FETCH((span)[1].at[s_] + (i_ - start_) * (int64_t)sizeof(REAL)); \
+            STEP(i_, sizeof(V)); \
+        } \
+        if (i_ < n_) STEP(i_, (size_t)(n_ - i_) * sizeof(REAL)); \
+    } while (0)
+
+/* Bytes of each array that are worth fetching: where arithmetic is slow, fetching more costs nothing. */
+#define FETCH_FEW  1024
+#define FETCH_MANY 2048
+#define ZERO_SHORT 8192
 
 INLINE void NAME(unscale_step)(REAL *x, size_t k, REAL inv, bool multiply, VI *bad) {
     LOAD(v, x);
@@ -44,16 +63,19 @@ INLINE void NAME(unscale_step)(REAL *x, size_t k, REAL inv, bool multiply, VI *b
     STORE(x, v);
 }
 
-static TARGET bool NAME(unscale)(void *data, int64_t n, double inv_scale) {
-    REAL *x = data, inv = (REAL)inv_scale;
+static TARGET bool NAME(unscale)(const ListSpan *span, int64_t count, double inv_scale) {
+    REAL inv = (REAL)inv_scale;
     VI bad = {0};
     INT any = 0;
+    for (const ListSpan *e = span; e < span + count; e++) {
+        REAL *x = (REAL *)(void *)e->at[0];
 #define STEP_CHECK(i, k) NAME(unscale_step)(x + (i), (k), inv, false, &bad)
 #define STEP_SCALE(i, k) NAME(unscale_step)(x + (i), (k), inv, true, &bad)
-    if (inv_scale == 1.0) FOR_EACH_VECTOR(n, STEP_CHECK);
-    else FOR_EACH_VECTOR(n, STEP_SCALE);
+        if (inv_scale == 1.0) FOR_EACH_VECTOR(e, STEP_CHECK, 1, FETCH_FEW);
+        else FOR_EACH_VECTOR(e, STEP_SCALE, 1, FETCH_FEW);
 #undef STEP_CHECK
 #undef STEP_SCALE
+    }
     for (int j = 0; j < LANES; j++) any |= bad[j];
     return any != 0;
 }
@@ -89,7 +111,7 @@ static TARGET double NAME(sum_squares)(const void *data, int64_t n) {
     return NAME(sum_up)(sum, x + i, n - i);
 }
 
-static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_scale, bool *bad) {
+static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_scale, const char *next, bool *bad) {
     REAL *x = data, inv = (REAL)inv_scale;
     VD sum[SUMS / WIDE_LANES];
     VI found = {0};
@@ -98,6 +120,9 @@ static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_sca
     memset(sum, 0, sizeof sum);
 #define UNSCALE(multiply) \
     for (; i + SUMS <= n; i += SUMS) { \
+        if (next) \
+            _Pragma("GCC unroll 16") for (int j = 0; j < SUMS; j += 64 / (int)sizeof(REAL)) \
+                FETCH(next + (i + j) * (int64_t)sizeof(REAL)); \
         _Pragma("GCC unroll 16") for (int j = 0; j < SUMS / LANES; j++) \
             NAME(unscale_step)(x + i + j * LANES, sizeof(V), inv, multiply, &found); \
         SQUARES(i); \
@@ -110,7 +135,7 @@ static TARGET double NAME(unscale_squares)(void *data, int64_t n, double inv_sca
 #undef UNSCALE
     for (int j = 0; j < LANES; j++) any |= found[j];
     *bad |= any != 0;
-    if (i < n) *bad |= NAME(unscale)(x + i, n - i, inv_scale);
+    if (i < n) *bad |= NAME(unscale)((const ListSpan[]){{n - i, {(char *)(x + i)}}, {0}}, 1, inv_scale);
     return NAME(sum_up)(sum, x + i, n - i);
 }
 #undef SQUARES
@@ -121,11 +146,29 @@ INLINE void NAME(scale_step)(REAL *x, size_t k, REAL factor) {
     STORE(x, v);
 }
 
-static TARGET void NAME(scale)(void *data, int64_t n, double factor) {
-    REAL *x = data, f = (REAL)factor;
+static TARGET void NAME(scale)(const ListSpan *span, int64_t count, double factor) {
+    REAL f = (REAL)factor;
+    for (const ListSpan *e = span; e < span + count; e++) {
+        REAL *x = (REAL *)(void *)e->at[0];
 #define STEP(i, k) NAME(scale_step)(x + (i), (k), f)
-    FOR_EACH_VECTOR(n, STEP);
+        FOR_EACH_VECTOR(e, STEP, 1, FETCH_FEW);
 #undef STEP
+    }
+}
+
+/* Long arrays are left to the C library, which writes whole lines without reading them; for short ones that takes too long to start. */
+static TARGET void NAME(zero)(const ListSpan *span, int64_t count) {
+    const V zero = {0};
+    for (const ListSpan *e = span; e < span + count; e++) {
+        REAL *x = (REAL *)(void *)e->at[0];
+        if (e->n > ZERO_SHORT / (int64_t)sizeof(REAL)) {
+            memset(x, 0, (size_t)e->n * sizeof(REAL));
+            continue;
+        }
+#define STEP(i, k) memcpy(x + (i), &zero, (k))
+        FOR_EACH_VECTOR(e, STEP, 1, FETCH_FEW);
+#undef STEP
+    }
 }
 
 typedef struct NAME(SgdConst) {
@@ -155,17 +198,19 @@ INLINE void NAME(sgd_step)(REAL *p, REAL *g, REAL *buf, size_t k, const NAME(Sgd
     STORE(p, x);
 }
 
-static TARGET void NAME(sgd)(void *param, void *grad, void *momentum, int64_t n, const SgdStep *s) {
+static TARGET void NAME(sgd)(const ListSpan *span, int64_t count, const SgdStep *s) {
     const NAME(SgdConst) c = {
         (REAL)s->neg_lr, (REAL)s->momentum, (REAL)s->one_minus_dampening, (REAL)s->weight_decay, (REAL)s->grad_scale, s->nesterov,
         s->maximize,     s->first,          s->grad_scale != 1.0};
-    REAL *p = param, *g = grad, *b = momentum;
+    for (const ListSpan *e = span; e < span + count; e++) {
+        REAL *p = (REAL *)(void *)e->at[0], *g = (REAL *)(void *)e->at[1], *b = (REAL *)(void *)e->at[2];
 #define STEP(i, k)       NAME(sgd_step)(p + (i), g + (i), b + (i), (k), &c)
 #define STEP_PLAIN(i, k) NAME(sgd_step)(p + (i), g + (i), NULL, (k), &c)
-    if (b) FOR_EACH_VECTOR(n, STEP);
-    else FOR_EACH_VECTOR(n, STEP_PLAIN);
+        if (b) FOR_EACH_VECTOR(e, STEP, 3, FETCH_FEW);
+        else FOR_EACH_VECTOR(e, STEP_PLAIN, 2, FETCH_FEW);
 #undef STEP
 #undef STEP_PLAIN
+    }
 }
 
 typedef struct NAME(AdamConst) {
@@ -208,23 +253,25 @@ INLINE void NAME(adam_step)(REAL *p, REAL *g, REAL *m, REAL *v, REAL *vmax, size
     STORE(p, x);
 }
 
-static TARGET void NAME(adam)(void *param, void *grad, void *exp_avg, void *exp_avg_sq, void *max_sq, int64_t n,
-                              const AdamStep *s) {
+static TARGET void NAME(adam)(const ListSpan *span, int64_t count, const AdamStep *s) {
     const NAME(AdamConst) c = {(REAL)s->decay,  (REAL)s->weight_decay, (REAL)s->weight1,    (REAL)1 - (REAL)s->weight1,
                                (REAL)s->beta2,  (REAL)s->weight2,      (REAL)s->eps,        (REAL)s->divisor,
                                (REAL)s->factor, (REAL)s->grad_factor,  (REAL)s->grad_scale, s->maximize,
                                s->nadam,        s->grad_scale != 1.0,  s->weight1 >= 0.5};
-    REAL *p = param, *g = grad, *m = exp_avg, *v = exp_avg_sq, *top = max_sq;
+    for (const ListSpan *e = span; e < span + count; e++) {
+        REAL *p = (REAL *)(void *)e->at[0], *g = (REAL *)(void *)e->at[1], *m = (REAL *)(void *)e->at[2];
+        REAL *v = (REAL *)(void *)e->at[3], *top = (REAL *)(void *)e->at[4];
 #define STEP(i, k)     NAME(adam_step)(p + (i), g + (i), m + (i), v + (i), NULL, (k), &c)
 #define STEP_MAX(i, k) NAME(adam_step)(p + (i), g + (i), m + (i), v + (i), top + (i), (k), &c)
-    if (top) FOR_EACH_VECTOR(n, STEP_MAX);
-    else FOR_EACH_VECTOR(n, STEP);
+        if (top) FOR_EACH_VECTOR(e, STEP_MAX, 5, FETCH_MANY);
+        else FOR_EACH_VECTOR(e, STEP, 4, FETCH_MANY);
 #undef STEP
 #undef STEP_MAX
+    }
 }
 
-static const ListKernels NAME(kernels) = {NAME(unscale), NAME(unscale_squares), NAME(scale), NAME(sum_squares), NAME(sgd),
-                                          NAME(adam)};
+static const ListKernels NAME(kernels) = {NAME(unscale), NAME(scale),           NAME(zero),       NAME(sgd),
+                                          NAME(adam),    NAME(unscale_squares), NAME(sum_squares)};
 
 #undef INLINE
 #undef LANES
@@ -236,6 +283,10 @@ static const ListKernels NAME(kernels) = {NAME(unscale), NAME(unscale_squares), 
 #undef VH
 #undef LOAD
 #undef STORE
+#undef FETCH
+#undef FETCH_FEW
+#undef FETCH_MANY
+#undef ZERO_SHORT
 #undef FOR_EACH_VECTOR
 #undef NAME
 #undef TARGET

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "list_gather.h"
 #include "run_op.h"
-#include "tensor_set.h"
 
 /* Surely: strided tensors are looked at more closely by check_list. */
 static inline bool writable(const TensorSet *s, int64_t i) {
@@ -224,6 +224,7 @@ static int scale_run(const TensorSet *s, int64_t begin, int64_t end, double fact
     Status status = backend->scale((TensorList){end - begin, s->view + begin}, factor);
     take_gil(saved);
     for (int64_t i = begin; i < end; i++) {
+        fetch_storages(s, i);
         tensor_bump(s->tensor[i]);
     }
     return status == AMP_OK ? 0 : amp_raise(status, what);
@@ -253,8 +254,9 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 /* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device, of tensors that are no subclass's,
- * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. */
-static int gather_for_clip(TensorSet *s, PyObject *parameters) {
+ * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. *plain: all may be written to
+ * without a closer look. */
+static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
     if (!PyList_Check(parameters)) {
         return 0;
     }
@@ -262,17 +264,20 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters) {
     if (tensor_set_reserve(s, n) < 0) {
         return -1;
     }
+    PyObject *const *item = ((PyListObject *)parameters)->ob_item;
     bool fits = true;
+    fetch_first_grads(item, n);
     for (Py_ssize_t i = 0; i < n && fits; i++) {
-        PyObject *p = PyList_GET_ITEM(parameters, i);
-        fits = tensor_check_exact(p);
-        Tensor *grad = fits ? ((Tensor *)p)->grad : NULL;
+        fetch_grads(item, n, i);
+        Tensor *grad = grad_of(item[i]);
+        fits = grad || tensor_check_exact(item[i]);
         if (!grad) {
             continue;
         }
         fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && storage_loss_scale(grad->st) == 0 &&
                (s->n == 0 || grad->v.device == s->view[0]->device);
         if (fits) {
+            *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
             tensor_set_push(s, grad);
         }
     }
@@ -292,14 +297,15 @@ static PyObject *clip_by_norm(PyObject *module, PyObject *const *args, Py_ssize_
     if (arg_count(what, nargs, 3) < 0 || arg_double(args[1], &max_norm) < 0 || parse_bool(args[2], &only_finite) < 0) {
         return NULL;
     }
-    int fits = gather_for_clip(&grads, args[0]);
+    bool plain = true;
+    int fits = gather_for_clip(&grads, args[0], &plain);
     if (fits <= 0) {
         return fits < 0 ? NULL : Py_NewRef(Py_None);
     }
     Tensor *result = NULL;
     double *norms = grads.n <= INLINE_TENSORS ? small : PyMem_Malloc((size_t)grads.n * sizeof *norms);
     int failed = norms ? norms_of(&grads, 2.0, norms, what) : (PyErr_NoMemory(), -1);
-    for (int64_t i = 0; i < grads.n && !failed; i++) {
+    for (int64_t i = 0; i < grads.n && !failed && !plain; i++) {
         failed = check_overlap(grads.view[i], what) < 0 ? -1 : check_writable(grads.tensor[i], what);
     }
     if (!failed) {
@@ -328,10 +334,77 @@ static const char *const entry_name[ENTRIES] = {"momentum_buffer", "exp_avg", "e
                                                 "max_exp_avg_sq",  "step",    "mu_product"};
 static PyObject *entry[ENTRIES];
 
+typedef struct SgdLists {
+    TensorSet params, grads, buffers;
+    bool copies;   /* parameters may have been asked for 16-bit copies */
+    int64_t bytes; /* of the parameters */
+} SgdLists;
+
+/* 0: all there; 1: something is missing, or unusual in a call that leaves the search to us; -1: exception. */
+static int sgd_gather(SgdLists *l, PyObject *const *args, double grad_scale, const char *what) {
+    bool is_state = PyDict_Check(args[2]);
+    TensorSet *const set[] = {&l->buffers};
+    if (args[1] == Py_None) {
+        StepSets s = {.params = &l->params,
+                      .grads = &l->grads,
+                      .state_set = set,
+                      .key = &entry[MOMENTUM_BUFFER],
+                      .keys = is_state,
+                      .writes_grads = grad_scale != 1};
+        int fits = is_state || args[2] == Py_None ? list_gather_step(&s, args[0], is_state ? args[2] : NULL) : 0;
+        l->copies = s.copies;
+        l->bytes = s.bytes;
+        return fits < 0 ? -1 : !fits;
+    }
+    l->copies = true;
+    if (tensor_set_gather(&l->params, args[0], what) < 0 || tensor_set_gather(&l->grads, args[1], what) < 0) {
+        return -1;
+    }
+    int missing = is_state ? tensor_set_lookup(set, &entry[MOMENTUM_BUFFER], 1, args[2], &l->params, what)
+                           : tensor_set_gather(&l->buffers, args[2], what);
+    if (missing || l->params.n == 0) {
+        return missing;
+    }
+    int device = l->params.view[0]->device;
+    l->bytes = tensor_set_bytes(&l->params);
+    return !backend_of(device, what) || check_list(&l->params, device, true, what) < 0 ||
+                   check_matches(&l->params, &l->grads, grad_scale != 1, what, "the gradients") < 0 ||
+                   (args[2] != Py_None && check_matches(&l->params, &l->buffers, true, what, "the momentum buffers") < 0)
+               ? -1
+               : 0;
+}
+
+static int sgd_run(SgdLists *l, const SgdOptions *o, double grad_scale, const char *what) {
+    const Backend *backend = backend_of(l->params.view[0]->device, what);
+    if (!backend) {
+        return -1;
+    }
+    if (!backend->sgd) {
+        return amp_raise(AMP_NO_KERNEL, what);
+    }
+    TwinSet twins = {0};
+    if (l->copies && twin_set_make(&twins, &l->params) < 0) {
+        return -1;
+    }
+    PyThreadState *saved = release_gil(l->bytes);
+    Status status = backend->sgd(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->buffers),
+                                 twin_set_list(&twins), o, grad_scale);
+    take_gil(saved);
+    const bool made = twins.n > 0;
+    if (made) { /* the copies are good only for who was written once */
+        list_bump(&l->params);
+        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
+    }
+    list_settle(&l->params, !made);
+    list_settle(&l->grads, grad_scale != 1);
+    list_settle(&l->buffers, true);
+    return status == AMP_OK ? 0 : amp_raise(status, what);
+}
+
 static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_sgd_";
-    TensorSet params, grads, buffers;
+    SgdLists l;
     SgdOptions o;
     double grad_scale;
     if (arg_count(what, nargs, 11) < 0 || arg_double(args[3], &o.lr) < 0 || arg_double(args[4], &o.momentum) < 0 ||
@@ -340,60 +413,15 @@ static PyObject *sgd_(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         arg_double(args[10], &grad_scale) < 0) {
         return NULL;
     }
-    PyObject *result = NULL;
-    tensor_set_clear(&params);
-    tensor_set_clear(&grads);
-    tensor_set_clear(&buffers);
-    if (tensor_set_gather(&params, args[0], what) < 0 || tensor_set_gather(&grads, args[1], what) < 0) {
-        goto done;
-    }
-    bool is_state = PyDict_Check(args[2]);
-    TensorSet *const set[] = {&buffers};
-    int missing = is_state ? tensor_set_lookup(set, &entry[MOMENTUM_BUFFER], 1, args[2], &params, what)
-                           : tensor_set_gather(&buffers, args[2], what);
-    if (missing) {
-        result = missing > 0 ? Py_NewRef(Py_False) : NULL;
-        goto done;
-    }
-    if (params.n == 0) {
-        result = Py_NewRef(Py_None);
-        goto done;
-    }
-    int device = params.view[0]->device;
-    const Backend *backend = backend_of(device, what);
-    if (!backend || check_list(&params, device, true, what) < 0 ||
-        check_matches(&params, &grads, grad_scale != 1, what, "the gradients") < 0 ||
-        (args[2] != Py_None && check_matches(&params, &buffers, true, what, "the momentum buffers") < 0)) {
-        goto done;
-    }
-    if (!backend->sgd) {
-        amp_raise(AMP_NO_KERNEL, what);
-        goto done;
-    }
-    TwinSet twins;
-    if (twin_set_make(&twins, &params) < 0) {
-        goto done;
-    }
-    PyThreadState *saved = release_gil(tensor_set_bytes(&params));
-    Status status = backend->sgd(tensor_set_list(&params), tensor_set_list(&grads), tensor_set_list(&buffers),
-                                 twin_set_list(&twins), &o, grad_scale);
-    take_gil(saved);
-    tensor_set_bump(&params);
-    twin_set_hand_over(&twins, &params, status == AMP_OK);
-    tensor_set_bump(&buffers);
-    if (grad_scale != 1) {
-        tensor_set_bump(&grads);
-    }
-    if (status != AMP_OK) {
-        amp_raise(status, what);
-        goto done;
-    }
-    result = Py_NewRef(Py_None);
-done:
-    tensor_set_release(&params);
-    tensor_set_release(&grads);
-    tensor_set_release(&buffers);
-    return result;
+    tensor_set_clear(&l.params);
+    tensor_set_clear(&l.grads);
+    tensor_set_clear(&l.buffers);
+    int missing = sgd_gather(&l, args, grad_scale, what);
+    bool failed = missing < 0 || (missing == 0 && l.params.n && sgd_run(&l, &o, grad_scale, what) < 0);
+    tensor_set_release(&l.params);
+    tensor_set_release(&l.grads);
+    tensor_set_release(&l.buffers);
+    return failed ? NULL : Py_NewRef(missing ? Py_False : Py_None);
 }
 
 /* Step counters and NAdam's running products are 0-dim fp32 or fp64 tensors in host memory. */
@@ -432,6 +460,8 @@ static void counter_set(const View *v, double value) {
 
 typedef struct AdamLists {
     TensorSet params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products;
+    bool copies;   /* parameters may have been asked for 16-bit copies */
+    int64_t bytes; /* of the parameters */
 } AdamLists;
 
 static int adam_check(const AdamLists *l, const AdamOptions *o, double grad_scale, const char *what) {
@@ -446,6 +476,52 @@ static int adam_check(const AdamLists *l, const AdamOptions *o, double grad_scal
     return o->nadam ? counter_check(&l->mu_products, l->params.n, what, "mu_product") : 0;
 }
 
+#define ADAM_SETS(l) \
+    { &(l).params, &(l).grads, &(l).exp_avg, &(l).exp_avg_sq, &(l).max_exp_avg_sq, &(l).steps, &(l).mu_products }
+
+/* 0: all there; 1: something is missing, or unusual in a call that leaves the search to us; -1: exception. Nothing is held but after 0. */
+static int adam_gather(AdamLists *l, PyObject *const *args, const AdamOptions *o, double grad_scale, const char *what) {
+    enum { SETS = 7, STATES = 2, COUNTERS = 2 };
+    TensorSet *const sets[SETS] = ADAM_SETS(*l);
+    /* in the order in which the state is made */
+    TensorSet *const stored[SETS - STATES] = {&l->steps, &l->mu_products, &l->exp_avg, &l->exp_avg_sq, &l->max_exp_avg_sq};
+    PyObject *const keys[SETS - STATES] = {entry[STEP], o->nadam ? entry[MU_PRODUCT] : NULL, entry[EXP_AVG], entry[EXP_AVG_SQ],
+                                           o->amsgrad ? entry[MAX_EXP_AVG_SQ] : NULL};
+    const bool is_state = PyDict_Check(args[STATES]);
+    if (args[1] == Py_None) {
+        StepSets s = {.params = &l->params,
+                      .grads = &l->grads,
+                      .state_set = stored,
+                      .key = keys,
+                      .keys = SETS - STATES,
+                      .counters = COUNTERS,
+                      .writes_grads = grad_scale != 1};
+        int fits = is_state ? list_gather_step(&s, args[0], args[STATES]) : 0;
+        l->copies = s.copies;
+        l->bytes = s.bytes;
+        return fits < 0 ? -1 : !fits;
+    }
+    const int lists = is_state ? STATES : SETS;
+    int gathered = 0, failed = 0;
+    l->copies = true;
+    while (gathered < lists && !failed) {
+        failed = tensor_set_gather(sets[gathered], args[gathered], what);
+        gathered += !failed;
+    }
+    if (!failed && is_state) {
+        failed = tensor_set_lookup(stored, keys, SETS - STATES, args[STATES], &l->params, what);
+        gathered = failed ? gathered : SETS;
+    }
+    if (!failed && l->params.n > 0) {
+        failed = adam_check(l, o, grad_scale, what);
+        l->bytes = tensor_set_bytes(&l->params);
+    }
+    while (failed && gathered > 0) {
+        tensor_set_release(sets[--gathered]);
+    }
+    return failed;
+}
+
 static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const char *what) {
     const Backend *backend = backend_of(l->params.view[0]->device, what);
     if (!backend) {
@@ -457,12 +533,12 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     int64_t n = l->params.n;
     double small[2 * INLINE_TENSORS];
     double *step = n <= INLINE_TENSORS ? small : PyMem_Calloc((size_t)n, 2 * sizeof *step);
-    TwinSet twins;
+    TwinSet twins = {0};
     if (!step) {
         PyErr_NoMemory();
         return -1;
     }
-    if (twin_set_make(&twins, &l->params) < 0) {
+    if (l->copies && twin_set_make(&twins, &l->params) < 0) {
         if (step != small) {
             PyMem_Free(step);
         }
@@ -473,12 +549,15 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
         step[i] = counter_get(l->steps.view[i]) + 1;
         mu[i] = o->nadam ? counter_get(l->mu_products.view[i]) : 1;
     }
-    PyThreadState *saved = release_gil(tensor_set_bytes(&l->params));
+    PyThreadState *saved = release_gil(l->bytes);
     Status status = backend->adam(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->exp_avg),
                                   tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), twin_set_list(&twins),
                                   step, o->nadam ? mu : NULL, o, grad_scale);
     take_gil(saved);
     for (int64_t i = 0; i < n && status == AMP_OK; i++) {
+        if (i + FETCH_STORAGE < n) {
+            __builtin_prefetch(l->steps.copy[i + FETCH_STORAGE].data, 1);
+        }
         counter_set(l->steps.view[i], step[i]);
         if (o->nadam) {
             counter_set(l->mu_products.view[i], mu[i]);
@@ -487,15 +566,16 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     if (step != small) {
         PyMem_Free(step);
     }
-    tensor_set_bump(&l->params);
-    twin_set_hand_over(&twins, &l->params, status == AMP_OK);
-    tensor_set_bump(&l->exp_avg);
-    tensor_set_bump(&l->exp_avg_sq);
-    tensor_set_bump(&l->max_exp_avg_sq);
-    tensor_set_bump(&l->steps);
-    tensor_set_bump(&l->mu_products);
-    if (grad_scale != 1) {
-        tensor_set_bump(&l->grads);
+    const bool made = twins.n > 0;
+    if (made) { /* the copies are good only for who was written once */
+        list_bump(&l->params);
+        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
+    }
+    list_settle(&l->params, !made);
+    list_settle(&l->grads, grad_scale != 1);
+    TensorSet *const states[] = {&l->exp_avg, &l->exp_avg_sq, &l->max_exp_avg_sq, &l->steps, &l->mu_products};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        list_settle(states[i], true);
     }
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
@@ -513,30 +593,16 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
         return NULL;
     }
     AdamLists l;
-    enum { SETS = 7, STATES = 2 };
-    TensorSet *const sets[SETS] = {&l.params, &l.grads, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq, &l.steps, &l.mu_products};
-    /* in the order in which the state is made */
-    TensorSet *const stored[SETS - STATES] = {&l.steps, &l.mu_products, &l.exp_avg, &l.exp_avg_sq, &l.max_exp_avg_sq};
-    PyObject *const keys[SETS - STATES] = {entry[STEP], o.nadam ? entry[MU_PRODUCT] : NULL, entry[EXP_AVG], entry[EXP_AVG_SQ],
-                                           o.amsgrad ? entry[MAX_EXP_AVG_SQ] : NULL};
-    const int lists = PyDict_Check(args[STATES]) ? STATES : SETS;
-    int gathered = 0, failed = 0;
-    while (gathered < lists && !failed) {
-        failed = tensor_set_gather(sets[gathered], args[gathered], what);
-        gathered += !failed;
+    int missing = adam_gather(&l, args, &o, grad_scale, what);
+    if (missing) {
+        return missing < 0 ? NULL : Py_NewRef(Py_False);
     }
-    if (!failed && lists < SETS) {
-        failed = tensor_set_lookup(stored, keys, SETS - STATES, args[STATES], &l.params, what);
-        gathered = failed ? gathered : SETS;
+    bool failed = l.params.n > 0 && adam_run(&l, &o, grad_scale, what) < 0;
+    TensorSet *const sets[] = ADAM_SETS(l);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        tensor_set_release(sets[i]);
     }
-    bool missing = failed > 0;
-    if (!failed && l.params.n > 0) {
-        failed = adam_check(&l, &o, grad_scale, what) < 0 || adam_run(&l, &o, grad_scale, what) < 0;
-    }
-    while (gathered > 0) {
-        tensor_set_release(sets[--gathered]);
-    }
-    return missing ? Py_NewRef(Py_False) : failed ? NULL : Py_NewRef(Py_None);
+    return failed ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- gradients of a list of parameters ---- */
@@ -565,18 +631,23 @@ static PyObject *grads_of(PyObject *module, PyObject *params) {
     return grads;
 }
 
-/* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. */
-static bool gather_plain_grads(TensorSet *s, PyObject *params) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
-        PyObject *p = PyList_GET_ITEM(params, i);
-        Tensor *grad = tensor_check_exact(p) ? ((Tensor *)p)->grad : NULL;
-        if (!grad && tensor_check_exact(p)) {
+/* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. *plain: all may be written
+ * to without a closer look. */
+static bool gather_plain_grads(TensorSet *s, PyObject *params, bool *plain) {
+    PyObject *const *item = ((PyListObject *)params)->ob_item;
+    const Py_ssize_t n = PyList_GET_SIZE(params);
+    fetch_first_grads(item, n);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        fetch_grads(item, n, i);
+        Tensor *grad = grad_of(item[i]);
+        if (!grad && tensor_check_exact(item[i])) {
             continue;
         }
         if (!grad || !tensor_check_exact((PyObject *)grad) || tensor_requires_grad(grad) || (grad->flags & TENSOR_INFERENCE) ||
             !kernel_dtype(grad->v.dtype) || (s->n && grad->v.device != s->view[0]->device)) {
             return false;
         }
+        *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
         tensor_set_push(s, grad);
     }
     return true;
@@ -595,11 +666,11 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
     }
     PyObject *result = NULL;
     const Backend *backend = NULL;
-    bool fits = gather_plain_grads(&grads, params);
+    bool plain = true, fits = gather_plain_grads(&grads, params, &plain);
     if (fits && grads.n) {
         int device = grads.view[0]->device;
         backend = backend_of(device, what);
-        if (!backend || check_list(&grads, device, true, what) < 0) {
+        if (!backend || (!plain && check_list(&grads, device, true, what) < 0)) {
             goto done;
         }
         fits = backend->zero != NULL;
@@ -608,7 +679,7 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
         PyThreadState *saved = release_gil(tensor_set_bytes(&grads));
         Status status = backend->zero(tensor_set_list(&grads));
         take_gil(saved);
-        tensor_set_bump(&grads);
+        list_settle(&grads, true);
         if (status != AMP_OK) {
             amp_raise(status, what);
             goto done;
@@ -657,14 +728,17 @@ static PyMethodDef methods[] = {
      "/)\n--\n\n"
      "One step of SGD on lists of tensors; momentum_buffers may be None. As a dict it is an optimizer's state, and buffers are "
      "its "
-     "entries 'momentum_buffer': False, and nothing done, if one is missing."},
+     "entries 'momentum_buffer': False, and nothing done, if one is missing. grads None: the parameters' own, where there are "
+     "any; "
+     "False, and nothing done, if something is unusual."},
     {"_adam_", FAST(adam_), METH_FASTCALL,
      "_adam_(params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, steps, mu_products, lr, beta1, beta2, eps, weight_decay, "
      "momentum_decay, amsgrad, maximize, decoupled, nadam, grad_scale, /)\n--\n\n"
      "One step of the Adam family on lists of tensors; max_exp_avg_sq and mu_products may be None. steps are 0-dim tensors and "
      "are counted up. exp_avg as a dict is an optimizer's state (the lists after it are not looked at then): False, and nothing "
      "done, "
-     "if an entry is missing."},
+     "if an entry is missing. grads None, with a dict: the parameters' own, where there are any; False, and nothing done, if "
+     "something is unusual."},
     {"_grads_of", grads_of, METH_O,
      "_grads_of(params, /)\n--\n\nThe list of gradients, or None if any parameter has none or they are on several devices."},
     {"_zero_grads", zero_grads, METH_O,

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "list_gather.h"
 #include "run_op.h"
-#include "tensor_set.h"
 
 /* A one-element helper tensor of the scaler. */
 static int check_scalar(PyObject *o, int device, int dtype, const char *what, const char *name) {
@@ -97,7 +97,7 @@ static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_sc
         writes[i] = grads->tensor[i]->st->writes;
     }
     PyThreadState *saved = release_gil(tensor_set_bytes(grads));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && grads->view[0]->device == AMP_CUDA; i++) {
         const View *v = grads->view[i];
         if (v->device == AMP_CUDA && v->dtype == AMP_FLOAT64 && beyond_float_range(v, 0, v->data)) {
             *flag = 1;
@@ -105,11 +105,14 @@ static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_sc
     }
     Status status = backend->unscale(tensor_set_list(grads), inv_scale, flag, norms);
     take_gil(saved);
-    tensor_set_bump(grads);
+    if (norms) {
+        list_bump(grads);
+    }
     for (int64_t i = 0; norms && status == AMP_OK && i < n; i++) {
         Tensor *t = grads->tensor[i];
         tensor_keep_norm(t, t->st->writes == writes[i] + 1 ? norms[i] : -1.0);
     }
+    list_settle(grads, !norms);
     if (norms != small.norm) {
         PyMem_Free(norms);
     }
@@ -149,10 +152,10 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
     PyErr_Fetch(&type, &value, &traceback);
     Tensor *found = (Tensor *)Py_NewRef(args[1]);
     float before = read_float(&found->v), flag = before;
-    int64_t all = grads.n;
-    grads.n = good;
+    while (grads.n > good) {
+        Py_DECREF(grads.tensor[--grads.n]);
+    }
     Status status = unscale_set(backend, &grads, read_float(&((Tensor *)args[2])->v), &flag);
-    grads.n = all;
     if (memcmp(&flag, &before, sizeof flag) != 0) {
         memcpy(found->v.data, &flag, sizeof flag);
         tensor_bump(found);
@@ -228,12 +231,15 @@ static Py_ssize_t count_parameters(PyObject *groups) {
 /* Adds the gradients of one group. False: a parameter that only Python understands, a gradient that is not fp32 on the device, or made
  * under another loss scale, or the backend would refuse. */
 static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, const char *what) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
-        PyObject *p = PyList_GET_ITEM(params, i);
-        if (!tensor_check(p)) {
+    PyObject *const *item = ((PyListObject *)params)->ob_item;
+    const Py_ssize_t n = PyList_GET_SIZE(params);
+    fetch_first_grads(item, n);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        fetch_grads(item, n, i);
+        if (!tensor_check(item[i])) {
             return false;
         }
-        Tensor *grad = ((Tensor *)p)->grad;
+        Tensor *grad = ((Tensor *)item[i])->grad;
         if (!grad) {
             continue;
         }
@@ -241,7 +247,8 @@ static bool gather_gradients(TensorSet *grads, PyObject *params, int device, flo
         if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device || (carried != 0 && carried != scale)) {
             return false;
         }
-        if (check_gradient(grad, device, what) < 0) {
+        bool plain = (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
+        if (!plain && check_gradient(grad, device, what) < 0) {
             PyErr_Clear(); /* the long way says it better */
             return false;
         }
@@ -279,7 +286,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
         fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, what);
     }
     Tensor *flag = NULL;
-    if (fits && grads.n > 0 && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
+    fits = fits && grads.n > 0;
+    if (fits && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
         float found = 0;
         Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found);
         memcpy(flag->v.data, &found, sizeof found);
@@ -288,9 +296,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
             amp_raise(status, what);
         }
     }
-    bool unfit = !fits || grads.n == 0;
     tensor_set_release(&grads);
-    return unfit ? Py_NewRef(Py_None) : (PyObject *)flag;
+    return fits ? (PyObject *)flag : Py_NewRef(Py_None);
 }
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))

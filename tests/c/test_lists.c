@@ -590,6 +590,103 @@ static void test_scale(void) {
     }
 }
 
+/* Tensors that lie one behind the other, cut anywhere, are walked as one: each ends up as it does alone, and what lies between them is
+ * left alone. The lists are cut alike, but have their gaps in different places. */
+enum { PIECES = 90, STREAMS = 4, GAP = 6, MIXTURES = 6 };
+typedef struct Block {
+    char *data;
+    int64_t nbytes;
+    Matrix piece[PIECES];
+    const View *list[PIECES];
+} Block;
+
+static int64_t piece_length(int i) {
+    static const int64_t sizes[] = {0, 1, 5, 16, 33, 700, 1024, LIST_CHUNK, LIST_CHUNK + 3};
+    return sizes[(i * 7) % 9] + (i % 10 == 9);
+}
+
+/* One dtype; one for seven pieces, then the next; and with gradients of another one. */
+static int piece_dtype(int mixture, int i, int stream) {
+    return FLOATS[mixture < 4 ? mixture : (i / 7 + (mixture == 5 && stream == 1)) % 4];
+}
+
+static int64_t piece_bytes(const Block *b, int i) { return b->piece[i].v.numel * (int64_t)amp_itemsize(b->piece[i].v.dtype); }
+
+/* A gap in front of every `every`th piece; 0: none. */
+static void cut(Block *b, int mixture, int stream, int every, bool backwards, const double *value) {
+    b->nbytes = 0;
+    for (int i = 0; i < PIECES; i++) {
+        const int64_t n = piece_length(i);
+        matrix(&b->piece[i], NULL, piece_dtype(mixture, i, stream), 1, n, n, 1);
+        b->list[i] = &b->piece[i].v;
+        b->nbytes += piece_bytes(b, i) + GAP;
+    }
+    b->data = zeros((size_t)b->nbytes);
+    memset(b->data, 0x5a, (size_t)b->nbytes);
+    int64_t at = backwards ? b->nbytes : 0, index = 0;
+    for (int i = 0; i < PIECES; i++) {
+        View *v = &b->piece[i].v;
+        const int64_t gap = every && i % every == every - 1 ? GAP : 0;
+        at = backwards ? at - piece_bytes(b, i) - gap : at + gap;
+        v->data = b->data + at;
+        for (int64_t j = 0; j < v->numel; j++) put(v->dtype, v->data, j, value[index++ % 1000]);
+        at = backwards ? at : at + piece_bytes(b, i);
+    }
+}
+
+static bool gaps_untouched(Block *b) {
+    int64_t left = 0;
+    for (int i = 0; i < PIECES; i++) memset(b->piece[i].v.data, 0, (size_t)piece_bytes(b, i));
+    for (int64_t i = 0; i < b->nbytes; i++) left += b->data[i] == 0x5a;
+    return left == GAP * PIECES;
+}
+
+static void step_pieces(Block *b, bool adam, bool together, double *norms) {
+    const AdamOptions a = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .weight_decay = 0.1};
+    const SgdOptions s = {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+    const TensorList none = {0, NULL};
+    double steps[PIECES], mu = 1.0;
+    float found = 0.0f;
+    for (int i = 0; i < PIECES; i++) steps[i] = 2.0;
+    for (int i = 0; i < (together ? 1 : PIECES); i++) {
+        TensorList l[STREAMS];
+        for (int k = 0; k < STREAMS; k++) l[k] = (TensorList){together ? PIECES : 1, b[k].list + i};
+        CHECK(amp_list_unscale(l[1], 0.5f, &found, NULL) == AMP_OK && found == 0.0f);
+        CHECK(amp_list_unscale(l[1], 0.25f, &found, norms + i) == AMP_OK && found == 0.0f);
+        CHECK(amp_list_scale(l[1], 3.0) == AMP_OK);
+        if (adam) CHECK(amp_list_adam(l[0], l[1], l[2], l[3], none, none, steps, &mu, &a, 1.0) == AMP_OK);
+        else CHECK(amp_list_sgd(l[0], l[1], l[2], none, &s, 1.0) == AMP_OK);
+        CHECK(amp_list_zero(l[3]) == AMP_OK);
+    }
+}
+
+static void test_neighbours(void) {
+    static const int every[][STREAMS] = {{0, 0, 0, 0}, {4, 9, 0, 2}, {1, 1, 1, 1}};
+    double value[1000];
+    noise_state = 5;
+    for (int i = 0; i < 1000; i++) value[i] = fabs(noise()) + 0.01;
+    for (int way = 0; way < 8 * MIXTURES * 3; way++) {
+        const int gaps = way / 8 % 3, mixture = way / 24;
+        Block one[STREAMS], all[STREAMS];
+        double norms[2][PIECES];
+        for (int k = 0; k < STREAMS; k++) {
+            cut(&one[k], mixture, k, every[gaps][k], way & 1, value);
+            cut(&all[k], mixture, k, every[gaps][k], way & 1, value);
+        }
+        amp_set_num_threads(way & 2 ? 2 : 1);
+        step_pieces(one, way & 4, false, norms[0]);
+        step_pieces(all, way & 4, true, norms[1]);
+        CHECK(memcmp(norms[0], norms[1], sizeof norms[0]) == 0);
+        for (int k = 0; k < STREAMS; k++) {
+            CHECK(memcmp(one[k].data, all[k].data, (size_t)one[k].nbytes) == 0);
+            CHECK(gaps_untouched(&all[k]));
+            free(one[k].data);
+            free(all[k].data);
+        }
+    }
+    amp_set_num_threads(2);
+}
+
 int main(void) {
     for (int level = 0; level < 3; level++) {
         amp_isa_set_cap(LEVELS[level]);
@@ -600,6 +697,7 @@ int main(void) {
         test_norms();
         test_norm_range();
         test_scale();
+        test_neighbours();
         test_optimizer_details();
     }
     test_optimizers();
