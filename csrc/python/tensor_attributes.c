@@ -183,7 +183,8 @@ static PyObject *get_base(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 static PyObject *get_output_nr(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromUnsignedLong(((Tensor *)self)->out_nr);
+    const Tensor *t = (Tensor *)self;
+    return PyLong_FromUnsignedLong(t->out_nr + (t->fn ? t->fn->piece : 0));
 }
 
 static PyObject *get_itemsize(PyObject *self, void *Py_UNUSED(closure)) {

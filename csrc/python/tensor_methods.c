@@ -421,6 +421,9 @@ static PyObject *method_unbind(PyObject *self, PyObject *const *args, Py_ssize_t
         }
         PyTuple_SET_ITEM(tuple, i, part);
     }
+    if (tuple && grad_recording() && tensor_requires_grad(t) && node_show_parts("UnbindBackward0", tuple) < 0) {
+        Py_CLEAR(tuple);
+    }
     return tuple;
 }
 
