@@ -93,3 +93,7 @@ for _ in range(2):
     assert out[0] == f"[] {[many]} [] ['UserWarning Tensor.T is deprecated on 0-D tensors{out[0].split('0-D tensors')[1]}"
     assert out[1] == "[] []" and out[2] == "['UserWarning torch.meshgrid: in an upcoming release, it will be requ'] []"
     assert out[3:6] == ["[] [] [] []", "[] []", "[] []"]
+
+
+def test_cpu_capability():
+    assert torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
