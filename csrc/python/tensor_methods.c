@@ -242,7 +242,7 @@ static PyObject *method_requires_grad_(PyObject *self, PyObject *const *args, Py
         return NULL;
     }
     int on = got[0] ? PyObject_IsTrue(got[0]) : 1;
-    return on < 0 || tensor_set_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
+    return on < 0 || tensor_change_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* detach_(): the tensor forgets its history. */
