@@ -8,7 +8,7 @@ import pytest
 from golden_tools import torch
 
 
-def expected(p, grads, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, maximize=False, own_eps=np.finfo(np.float32).eps):
+def expected(p, grads, own_eps, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, maximize=False):
     least = own_eps if eps[0] is None else eps[0]
     row = column = full = 0.0
     for t, g in enumerate(grads, 1):
@@ -28,7 +28,8 @@ def expected(p, grads, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weigh
 
 
 OPTIONS = [
-    {}, {"lr": 0.1, "weight_decay": 0.1}, {"maximize": True}, {"eps": (1e-3, 0.7)}, {"d": 1.5, "lr": 0.5}, {"beta2_decay": -0.5}, {"foreach": False},
+    {}, {"lr": 0.1, "weight_decay": 0.1}, {"maximize": True}, {"eps": (1e-3, 0.7)}, {"d": 1.5, "lr": 0.5}, {"beta2_decay": -0.5},
+    {"foreach": False},
 ]  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def test_steps(shape, options, dtype):
         p.grad = g.clone()
         optimizer.step()
     known = {key: value for key, value in options.items() if key != "foreach"}
-    wanted = expected(start, grads.double().numpy(), **known, own_eps=torch.finfo(dtype).eps)
+    wanted = expected(start, grads.double().numpy(), torch.finfo(dtype).eps, **known)
     assert np.allclose(p.detach().double().numpy(), wanted, rtol=0, atol=1e-6 if dtype == torch.float32 else 4e-2)
     state = optimizer.state[p]
     if len(shape) > 1:
@@ -78,7 +79,8 @@ def test_a_loaded_state_goes_on():
 
 
 WRONG = [
-    ({"lr": -1}, "Learning rate should be >= 0"), ({"beta2_decay": 1}, "beta2_decay should be <= 0"), ({"eps": (-1, 1e-3)}, "epsilon1 should be >= 0"),
+    ({"lr": -1}, "Learning rate should be >= 0"), ({"beta2_decay": 1}, "beta2_decay should be <= 0"),
+    ({"eps": (-1, 1e-3)}, "epsilon1 should be >= 0"),
     ({"eps": (None, -1)}, "epsilon2 should be >= 0"), ({"d": 0.5}, "Clipping threshold d should be >= 1"),
     ({"weight_decay": -1}, "weight_decay should be >= 0"), ({"lr": torch.tensor([1.0, 2.0])}, "Tensor lr must be 1-element"),
 ]  # fmt: skip

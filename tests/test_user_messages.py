@@ -104,7 +104,11 @@ def test_requires_grad_of_integers():
     for call in (lambda: x.requires_grad_(), lambda: setattr(x, "requires_grad", True)):
         with pytest.raises(RuntimeError, match="^only Tensors of floating point"):
             call()
-    for call in (lambda: torch.tensor([1], requires_grad=True), lambda: torch.nn.Parameter(x), lambda: torch.ones(1, dtype=torch.int8, requires_grad=True)):
+    for call in (
+        lambda: torch.tensor([1], requires_grad=True),
+        lambda: torch.nn.Parameter(x),
+        lambda: torch.ones(1, dtype=torch.int8, requires_grad=True),
+    ):
         with pytest.raises(RuntimeError, match="^Only Tensors of floating point and complex dtype can require gradients"):
             call()
 
@@ -117,7 +121,7 @@ def test_variables_of_old_tutorials():
     assert v.requires_grad and v.is_leaf and v is not x and not x.requires_grad and v.data_ptr() == x.data_ptr()
     (v * 2).sum().backward()
     assert v.grad.tolist() == [2.0, 2.0] and isinstance(x, Variable) and not Variable(x).requires_grad
-    assert Variable((v * 2)).is_leaf and not isinstance(3, Variable)
+    assert Variable(v * 2).is_leaf and not isinstance(3, Variable)
 
 
 def test_meta_tensors_say_so():
@@ -138,3 +142,14 @@ def test_parameter_dict_prints_types():
         "    (c): Object of type: int",
         ")",
     ]
+
+
+def test_gradients_of_nothing():
+    x, other = torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="The differentiated Tensor at index 1 appears to not have been used in the graph"):
+        torch.autograd.grad((x * 2).sum(), [x, other])
+    for nothing in ([], ()):
+        with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+            torch.autograd.grad((x * 2).sum(), nothing)
+    with pytest.raises(RuntimeError, match="all inputs have to be Tensors or GradientEdges, but got int"):
+        torch.autograd.grad((x * 2).sum(), [3])

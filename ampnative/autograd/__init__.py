@@ -111,6 +111,11 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     roots, wanted = _tensors(outputs), _tensors(inputs)
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    for given in wanted:
+        if not isinstance(given, (_C.Tensor, graph.GradientEdge)):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(given).__name__}")
     keep = create_graph if retain_graph is None else bool(retain_graph)
     unused = materialize_grads if allow_unused is None else bool(allow_unused)
     result = _C._engine_backward(roots, _gradients(grad_outputs, len(roots)), keep, bool(create_graph), wanted, False, unused)

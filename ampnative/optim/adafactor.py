@@ -65,9 +65,12 @@ class Adafactor(ElementwiseOptimizer):
     def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:
         if param.dim() < 2:
             return {"step": counter(), "variance": zeros_like(param)}
-        shape, place = list(param.shape), {"dtype": param.dtype, "device": param.device}
-        rows, columns = [*shape[:-1], 1], [*shape[:-2], 1, shape[-1]]
-        return {"step": counter(), "row_var": _zeros(rows, **place), "col_var": _zeros(columns, **place)}
+        *outer, rows, columns = param.shape
+
+        def zeros(*size: int) -> Tensor:
+            return _zeros([*outer, *size], dtype=param.dtype, device=param.device)
+
+        return {"step": counter(), "row_var": zeros(rows, 1), "col_var": zeros(1, columns)}
 
     def _update_narrow(self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any], step: float) -> None:
         least, eps2 = group["eps"]
