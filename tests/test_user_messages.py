@@ -153,3 +153,8 @@ def test_gradients_of_nothing():
             torch.autograd.grad((x * 2).sum(), nothing)
     with pytest.raises(RuntimeError, match="all inputs have to be Tensors or GradientEdges, but got int"):
         torch.autograd.grad((x * 2).sum(), [3])
+
+
+def test_saving_into_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist"):
+        torch.save({}, tmp_path / "nowhere" / "x.pt")
