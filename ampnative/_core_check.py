@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -11,7 +12,7 @@ def _is_command() -> bool:
     if sys.argv[:1] != ["-m"]:
         return os.path.basename(sys.argv[0]) == "ampnative" if sys.argv and sys.argv[0] else False
     given = sys.orig_argv
-    return any(a == "-m" and b == "ampnative" for a, b in zip(given, given[1:], strict=False))
+    return any(pair == ("-m", "ampnative") for pair in pairwise(given))
 
 
 try:

@@ -102,7 +102,6 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
          "flex_attention varlen bias", _FLASH),
     ),
     "optim": (
-        ("Adafactor", "use Adam or Adagrad"),
         ("SparseAdam", "gradients are dense: use Adam"),
         ("functional swap_in_optimizer_params_and_state", _INTERNAL),
     ),

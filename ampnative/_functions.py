@@ -135,7 +135,8 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     for length in sizes:
         parts.append(tensor.narrow(dim, start, length))
         start += length
-    return tuple(parts)
+    name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
+    return _C._show_parts(name, tuple(parts))
 
 
 @_method

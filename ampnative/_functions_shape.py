@@ -206,10 +206,11 @@ def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
         )
     shape = [1] * extra + list(input.shape)
     if all(t == 1 for t in times):
-        return input.reshape(shape).clone()
+        return _C._show_parts("RepeatBackward0", (input.reshape(shape).clone(),))[0]
     apart = [s for size in shape for s in (1, size)]
     wide = [s for size, t in zip(shape, times, strict=True) for s in (t, size)]
-    return _copied(input.reshape(apart).expand(wide), [s * t for s, t in zip(shape, times, strict=True)])
+    out = _copied(input.reshape(apart).expand(wide), [s * t for s, t in zip(shape, times, strict=True)])
+    return _C._show_parts("RepeatBackward0", (out,))[0]
 
 
 @_names.function
@@ -282,7 +283,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         if len(steps) != 1:
             raise RuntimeError("shifts and dimensions must align. shifts: "
                                f"{len(steps)}, dims: 0")  # fmt: skip
-        return roll(input.reshape(-1), steps, 0).reshape(input.shape)
+        return _C._show_parts("RollBackward0", (roll(input.reshape(-1), steps, 0).reshape(input.shape),))[0]
     places = [dims] if isinstance(dims, int) else list(dims)
     if len(steps) != len(places):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(places)}")
@@ -295,7 +296,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         step = step % size if size else 0
         if step and input.numel():
             out = _C.functions.cat([out.narrow(dim, size - step, step), out.narrow(dim, 0, size - step)], dim)
-    return out.clone() if out is input else out
+    return _C._show_parts("RollBackward0", (out.clone() if out is input else out,))[0]
 
 
 @_names.both

@@ -11,6 +11,10 @@ from typing import Any, BinaryIO
 __all__ = ["replacing"]
 
 
+class NoFolderError(FileNotFoundError, RuntimeError):
+    """There is no folder to save into: Python's error and PyTorch's."""
+
+
 @contextlib.contextmanager
 def replacing(path: str | bytes | os.PathLike[Any]) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well. On any error, Ctrl-C included, it is removed
@@ -29,7 +33,7 @@ def replacing(path: str | bytes | os.PathLike[Any]) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(temporary, flags, permissions & 0o666)
     except FileNotFoundError:
-        raise FileNotFoundError(f"cannot save to {target}: there is no folder {folder}") from None
+        raise NoFolderError(f"cannot save to {target}: Parent directory {folder} does not exist.") from None
     try:
         with open(descriptor, "wb") as file:
             if old_mode is not None:

@@ -122,3 +122,34 @@ def test_custom_functions():
 
     y = Twice.apply(X)
     assert type(y.grad_fn).__name__ == "TwiceBackward" and y.grad_fn.name() == "TwiceBackward"
+
+
+PARTS = {
+    "SplitBackward0": lambda x: x.split(2),
+    "SplitWithSizesBackward0": lambda x: x.split([1, 2, 1]),
+    "UnbindBackward0": lambda x: x.unbind(1),
+    "RepeatBackward0": lambda x: (x.repeat(2, 1),),
+    "RollBackward0": lambda x: (x.roll(1),),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_outputs_of_one_operation(name):
+    parts = PARTS[name](X)
+    assert [type(p.grad_fn).__name__ for p in parts] == [name] * len(parts)
+    assert [p.output_nr for p in parts] == list(range(len(parts)))
+    joined = torch.cat(parts[::-1]) if name != "UnbindBackward0" else torch.stack(parts[::-1])
+    if name != "UnbindBackward0":
+        assert [nr for _, nr in joined.grad_fn.next_functions] == list(range(len(parts)))[::-1]
+    edge = torch.autograd.graph.get_gradient_edge(parts[-1])
+    assert edge.output_nr == len(parts) - 1
+    y = (parts[-1] * 3).sum()
+    assert torch.autograd.grad(y, edge, retain_graph=True)[0].tolist() == torch.autograd.grad(y, parts[-1])[0].tolist()
+
+
+def test_chunks_and_iteration():
+    first, second = X.chunk(2, dim=1)
+    assert [nr for _, nr in (second * first).grad_fn.next_functions] == [1, 0]
+    assert [(type(row.grad_fn).__name__, row.output_nr) for row in X] == [("UnbindBackward0", i) for i in range(4)]
+    with torch.no_grad():
+        assert [p.grad_fn for p in X.split(2)] == [None, None]

@@ -18,7 +18,8 @@ LOSSES = {
     "multilabel_margin_loss": (X, torch.tensor([[0, -1], [1, 0]])),
 }  # fmt: skip
 MODULES = {
-    "mse_loss": "MSELoss", "l1_loss": "L1Loss", "smooth_l1_loss": "SmoothL1Loss", "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss",
+    "mse_loss": "MSELoss", "l1_loss": "L1Loss", "smooth_l1_loss": "SmoothL1Loss", "cross_entropy": "CrossEntropyLoss",
+    "nll_loss": "NLLLoss",
     "binary_cross_entropy": "BCELoss", "binary_cross_entropy_with_logits": "BCEWithLogitsLoss", "kl_div": "KLDivLoss",
     "poisson_nll_loss": "PoissonNLLLoss", "soft_margin_loss": "SoftMarginLoss", "multilabel_soft_margin_loss": "MultiLabelSoftMarginLoss",
     "multi_margin_loss": "MultiMarginLoss", "hinge_embedding_loss": "HingeEmbeddingLoss", "triplet_margin_loss": "TripletMarginLoss",

@@ -378,7 +378,7 @@ def test_pipes_and_folders_are_not_replaced(tmp_path):
 
 
 def test_missing_folder(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="none does not exist"):
         save([1], tmp_path / "none" / "f")
 
 

@@ -93,3 +93,68 @@ for _ in range(2):
     assert out[0] == f"[] {[many]} [] ['UserWarning Tensor.T is deprecated on 0-D tensors{out[0].split('0-D tensors')[1]}"
     assert out[1] == "[] []" and out[2] == "['UserWarning torch.meshgrid: in an upcoming release, it will be requ'] []"
     assert out[3:6] == ["[] [] [] []", "[] []", "[] []"]
+
+
+def test_cpu_capability():
+    assert torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+
+
+def test_requires_grad_of_integers():
+    x = torch.tensor([1, 2])
+    for call in (lambda: x.requires_grad_(), lambda: setattr(x, "requires_grad", True)):
+        with pytest.raises(RuntimeError, match="^only Tensors of floating point"):
+            call()
+    for call in (
+        lambda: torch.tensor([1], requires_grad=True),
+        lambda: torch.nn.Parameter(x),
+        lambda: torch.ones(1, dtype=torch.int8, requires_grad=True),
+    ):
+        with pytest.raises(RuntimeError, match="^Only Tensors of floating point and complex dtype can require gradients"):
+            call()
+
+
+def test_variables_of_old_tutorials():
+    Variable = torch.autograd.Variable
+
+    x = torch.ones(2)
+    v = Variable(x, requires_grad=True)
+    assert v.requires_grad and v.is_leaf and v is not x and not x.requires_grad and v.data_ptr() == x.data_ptr()
+    (v * 2).sum().backward()
+    assert v.grad.tolist() == [2.0, 2.0] and isinstance(x, Variable) and not Variable(x).requires_grad
+    assert Variable(v * 2).is_leaf and not isinstance(3, Variable)
+
+
+def test_meta_tensors_say_so():
+    assert torch.ones(2, device="meta").is_meta and torch.nn.Linear(2, 2, device="meta").weight.is_meta and not torch.ones(2).is_meta
+
+
+def test_complex_numbers_from_two_numbers():
+    z = torch.complex(torch.tensor(1.0), torch.tensor(2.0))
+    assert z.shape == () and z.item() == 1 + 2j and torch.complex(torch.ones(1), torch.tensor(2.0)).tolist() == [1 + 2j]
+
+
+def test_parameter_dict_prints_types():
+    d = torch.nn.ParameterDict({"a": torch.nn.Parameter(torch.ones(1).half()), "b": torch.ones(2, 3), "c": 3})
+    assert str(d).split("\n") == [
+        "ParameterDict(",
+        "    (a): Parameter containing: [torch.HalfTensor of size 1]",
+        "    (b): Parameter containing: [torch.FloatTensor of size 2x3]",
+        "    (c): Object of type: int",
+        ")",
+    ]
+
+
+def test_gradients_of_nothing():
+    x, other = torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="The differentiated Tensor at index 1 appears to not have been used in the graph"):
+        torch.autograd.grad((x * 2).sum(), [x, other])
+    for nothing in ([], ()):
+        with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+            torch.autograd.grad((x * 2).sum(), nothing)
+    with pytest.raises(RuntimeError, match="all inputs have to be Tensors or GradientEdges, but got int"):
+        torch.autograd.grad((x * 2).sum(), [3])
+
+
+def test_saving_into_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist"):
+        torch.save({}, tmp_path / "nowhere" / "x.pt")

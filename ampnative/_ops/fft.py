@@ -282,7 +282,7 @@ def _check_pair(real: Tensor, imag: Tensor) -> None:
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     _check_pair(real, imag)
     shape = joined_shape(real.shape, imag.shape)
-    pairs = _C.functions.stack([real.expand(*shape), imag.expand(*shape)], -1)
+    pairs = _C.functions.stack([real.expand(shape), imag.expand(shape)], -1)
     return pairs.view(_COMPLEX_OF[real.dtype]).squeeze(-1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from .. import _C
@@ -29,7 +30,19 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-Variable = _C.Tensor
+
+class _VariableType(type):
+    def __instancecheck__(cls, other: Any) -> bool:
+        return isinstance(other, _C.Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """The old name of a tensor that may require gradients: ``Variable(x, requires_grad=False)`` is a leaf that shares x's memory."""
+
+    def __new__(cls, data: _C.Tensor, requires_grad: bool = False, volatile: Any = None) -> _C.Tensor:  # type: ignore[misc]
+        if volatile is not None:
+            warnings.warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", stacklevel=2)
+        return data.detach().requires_grad_(requires_grad)
 
 
 def _tensors(value: Any) -> tuple:
@@ -98,6 +111,11 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     roots, wanted = _tensors(outputs), _tensors(inputs)
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    for given in wanted:
+        if not isinstance(given, (_C.Tensor, graph.GradientEdge)):
+            raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(given).__name__}")
     keep = create_graph if retain_graph is None else bool(retain_graph)
     unused = materialize_grads if allow_unused is None else bool(allow_unused)
     result = _C._engine_backward(roots, _gradients(grad_outputs, len(roots)), keep, bool(create_graph), wanted, False, unused)

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from .. import _C
-from . import _settings, cuda, cudnn, mkldnn, mps
+from . import _settings, cpu, cuda, cudnn, mkldnn, mps
 
-__all__ = ["cuda", "cudnn", "describe", "disable_global_flags", "flags", "flags_frozen", "mkldnn", "mps", "set_flags"]
+__all__ = ["cpu", "cuda", "cudnn", "describe", "disable_global_flags", "flags", "flags_frozen", "mkldnn", "mps", "set_flags"]
 
 fp32_precision: str  # for type checkers; the class at the end gives the value
 

@@ -235,13 +235,13 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _parameter_line(key: Any, value: Any) -> str:
+def _parameter_line(key: Any, value: Any, kind_of: str = "") -> str:
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.shape)
     where = "" if value.device.type == "cpu" else f" ({value.device})"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{where}]"
+    return f"  ({key}): {kind} containing: [{kind_of or value.dtype} of size {size}{where}]"
 
 
 class ParameterList(Module):
@@ -410,4 +410,4 @@ class ParameterDict(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_parameter_line(key, self[key]) for key in self._keys)
+        return "\n".join(_parameter_line(key, self[key], getattr(self[key], "type", str)()) for key in self._keys)

@@ -96,7 +96,7 @@ enum { BESSEL_LARGE = 25 };
 double amp_bessel_i(int order, double x) {
     double size = fabs(x);
     if (!(size > BESSEL_LARGE)) return bessel_series(order, x);
-    if (size == (double)INFINITY) return (double)NAN; /* inf times 0, as in PyTorch */
+    if (size == (double)INFINITY) return (double)NAN;                            /* inf times 0, as in PyTorch */
     double half = exp(0.5 * size), v = half * (half * bessel_tail(order, size)); /* exp(x) alone may overflow first */
     return order ? copysign(v, x) : v;
 }

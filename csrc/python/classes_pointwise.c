@@ -61,8 +61,12 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
         if ((a->kind != ARG_NUMBER && a->kind != ARG_FLOAT) || (a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1))) {
             continue; /* alpha as it usually is: every dtype holds it */
         }
+        bool held = amp_is_floating(dtype) && fabs(n->f) <= 65504.0; /* by every floating dtype */
+        if (held && !amp_is_16bit(dtype)) {
+            continue;
+        }
         int holds = number_dtype(c, i, dtype);
-        if ((c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, holds)) < 0) {
+        if (!held && (c->row->op == OP_clamp ? check_bound(n, dtype, i == 0) : check_number(n, holds)) < 0) {
             return -1;
         }
         if (dtype == AMP_BOOL) {

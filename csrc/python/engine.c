@@ -754,9 +754,10 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
     }
     for (int i = 0; i < ninputs && results; i++) {
         if (!t.capture[i].result && !allow_unused) {
-            PyErr_SetString(PyExc_RuntimeError, "One of the differentiated Tensors appears to not have been used in the graph. "
-                                                "Set allow_unused=True if this is the "
-                                                "desired behavior.");
+            PyErr_Format(PyExc_RuntimeError,
+                         "The differentiated Tensor at index %d appears to not have been used in the graph. Set "
+                         "allow_unused=True if this is the desired behavior.",
+                         i);
             goto done;
         }
         results[i] = (Tensor *)Py_XNewRef((PyObject *)t.capture[i].result);

@@ -114,6 +114,7 @@ Node *node_new(int op, int nin, int nout, int narg) {
         return NULL;
     }
     n->op = n->shown = (uint16_t)op;
+    n->piece = 0;
     n->nin = nin;
     n->nout = (uint8_t)nout;
     n->seq = next_seq++;

@@ -36,6 +36,7 @@ struct Node {
     uint8_t packed; /* bit i: saved[i].t is no Tensor but what saved_pack made of it */
     uint16_t shown; /* the op that it is named after: its own, or the one that was made of several, of which this is the last */
     int32_t nin;    /* edges */
+    uint32_t piece; /* what the numbers of its outputs start at for users: which part of a split() it made */
     Edge *edge;
     TensorMeta *in;  /* nin entries */
     TensorMeta *out; /* nout entries */
@@ -58,7 +59,7 @@ enum {
     RARE_METADATA,     /* dict */
     NODE_RARE_COUNT
 };
-enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES };
+enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES, NODE_SHOWN /* and above: only in `shown`, see node_face.c */ };
 
 /* An in-place write through a view, seen from the base: node->edge[0] leads to the base's old history, edges 1.. to the other inputs of
  * `inner`, the node of the operation itself. */
@@ -129,9 +130,12 @@ void node_rare_clear(Node *n);
 PyObject *node_name(const Node *n);
 /* The node as users get to see it: its type is named as it is (a subtype of Node). Takes over the reference; NULL stays NULL. */
 PyObject *node_face(Node *n);
-void node_show_as(const OpRow *row,
-                  const OpCall *c);                /* names the nodes behind a composite's results after it, where PyTorch does */
-static inline bool node_check(const PyObject *o) { /* node or leaf? */
+/* Names the nodes behind a composite's results after it, where PyTorch does. */
+void node_show_as(const OpRow *row, const OpCall *c);
+/* The same for parts (a tuple of tensors) of what is one operation there: numbered as its outputs. 0, or -1 for an unknown name. */
+int node_show_parts(const char *name, PyObject *parts);
+/* Node or leaf? */
+static inline bool node_check(const PyObject *o) {
     return Py_TYPE(o) == amp_state.node_type || Py_TYPE(o)->tp_dealloc == node_dealloc;
 }
 PyObject *node_metadata(Node *n);                       /* borrowed */

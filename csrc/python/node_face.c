@@ -85,6 +85,7 @@ static const struct {
     {OP_floor_divide, "DivBackward2"},
     {OP_scatter_value, "ScatterBackward1"},
     {OP_layer_norm, "NativeLayerNormBackward0"},
+    {OP_rms_norm, "MulBackward0"},
     {OP_group_norm, "NativeGroupNormBackward0"},
     {OP_grid_sample, "GridSampler2DBackward0"},
     {OP_inverse, "LinalgInvExBackward0"},
@@ -106,12 +107,35 @@ static const struct {
 
 /* Ops that are made of others here, and of one piece there. */
 static const uint16_t whole[] = {
-    OP_layer_norm,      OP_group_norm,       OP_nll_loss,      OP_bce_logits,    OP_smooth_l1_loss,  OP_huber_loss,
-    OP_stack,           OP_logsumexp,        OP_index_select,  OP_pixel_shuffle, OP_pixel_unshuffle, OP_trace,
-    OP_cdist,           OP_linalg_cross,     OP_linalg_solve,  OP_linalg_inv,    OP_inverse,         OP_linalg_det,
-    OP_linalg_cholesky, OP_linalg_svd,       OP_svd,           OP_linalg_qr,     OP_linalg_eigh,     OP_linalg_slogdet,
-    OP_logdet,          OP_soft_margin_loss, OP_scatter_value, OP_scatter,       OP_renorm,
+    OP_rms_norm,       OP_layer_norm,      OP_group_norm,       OP_nll_loss,      OP_bce_logits,    OP_smooth_l1_loss,
+    OP_huber_loss,     OP_stack,           OP_logsumexp,        OP_index_select,  OP_pixel_shuffle, OP_pixel_unshuffle,
+    OP_trace,          OP_cdist,           OP_linalg_cross,     OP_linalg_solve,  OP_linalg_inv,    OP_inverse,
+    OP_linalg_det,     OP_linalg_cholesky, OP_linalg_svd,       OP_svd,           OP_linalg_qr,     OP_linalg_eigh,
+    OP_linalg_slogdet, OP_logdet,          OP_soft_margin_loss, OP_scatter_value, OP_scatter,       OP_renorm,
 };
+
+static const char *const shown_names[] = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "RepeatBackward0",
+                                          "RollBackward0"}; /* NODE_SHOWN + i */
+
+int node_show_parts(const char *name, PyObject *parts) {
+    size_t i = 0;
+    while (i < sizeof shown_names / sizeof *shown_names && strcmp(shown_names[i], name) != 0) {
+        i++;
+    }
+    if (i == sizeof shown_names / sizeof *shown_names) {
+        PyErr_Format(PyExc_ValueError, "no operation is shown as %s", name);
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(parts); k++) {
+        PyObject *part = PyTuple_GET_ITEM(parts, k);
+        Node *n = tensor_check(part) ? ((Tensor *)part)->fn : NULL;
+        if (n && Py_TYPE(n) == amp_state.node_type) { /* nobody has seen it */
+            n->shown = (uint16_t)(NODE_SHOWN + i);
+            n->piece = (uint32_t)k;
+        }
+    }
+    return 0;
+}
 
 void node_show_as(const OpRow *row, const OpCall *c) {
     if (!grad_recording()) {
@@ -143,7 +167,9 @@ static const char *name_by_operands(const Node *n) {
 }
 
 PyObject *node_name(const Node *n) {
-    const char *known = n->shown == NODE_COPY_SLICES ? "torch::autograd::CopySlices" : name_by_operands(n);
+    const char *known = n->shown >= NODE_SHOWN         ? shown_names[n->shown - NODE_SHOWN]
+                        : n->shown == NODE_COPY_SLICES ? "torch::autograd::CopySlices"
+                                                       : name_by_operands(n);
     if (n->shown == NODE_FUNCTION) {
         return PyUnicode_FromFormat("%sBackward", n->context ? Py_TYPE(n->context)->tp_name : "Function");
     }
@@ -255,7 +281,8 @@ static PyObject *face_next(PyObject *self, void *Py_UNUSED(closure)) {
         PyObject *shown = !to           ? Py_NewRef(Py_None)
                           : is_node(to) ? node_face((Node *)Py_NewRef(to))
                                         : accumulator_of((Tensor *)to);
-        PyObject *pair = shown ? Py_BuildValue("(NI)", shown, n->edge[i].nr) : NULL;
+        uint32_t nr = n->edge[i].nr + (to && is_node(to) ? ((Node *)to)->piece : 0);
+        PyObject *pair = shown ? Py_BuildValue("(NI)", shown, nr) : NULL;
         PyTuple_SET_ITEM(tuple, i, pair);
         if (!pair) {
             Py_CLEAR(tuple);
@@ -434,7 +461,8 @@ int edge_parse(PyObject *o, Edge *e, TensorMeta *meta) {
         }
         t = is_accumulator(to) ? ((Accumulator *)to)->leaf : NULL;
         unsigned long nr = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(o, 1));
-        if (nr >= (t ? 1u : ((Node *)to)->nout)) { /* (unsigned long)-1 with an exception is one of these */
+        nr -= t || PyErr_Occurred() ? 0 : ((Node *)to)->piece; /* too small a number becomes a large one */
+        if (nr >= (t ? 1u : ((Node *)to)->nout)) {             /* (unsigned long)-1 with an exception is one of these */
             if (!PyErr_Occurred()) {
                 PyErr_Format(PyExc_IndexError, "gradient edge: the node has no output %lu", nr);
             }
@@ -470,7 +498,16 @@ static PyObject *gradient_edge(PyObject *Py_UNUSED(module), PyObject *o) {
     } else {
         Py_SETREF(e.to, accumulator_of((Tensor *)e.to));
     }
-    return e.to ? Py_BuildValue("(NI)", e.to, e.nr) : NULL;
+    return e.to ? Py_BuildValue("(NI)", e.to, e.nr + (is_node(e.to) ? ((Node *)e.to)->piece : 0)) : NULL;
+}
+
+static PyObject *show_parts(PyObject *Py_UNUSED(module), PyObject *args) {
+    const char *name;
+    PyObject *parts;
+    if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &parts) || node_show_parts(name, parts) < 0) {
+        return NULL;
+    }
+    return Py_NewRef(parts);
 }
 
 static PyObject *bump_version(PyObject *Py_UNUSED(module), PyObject *o) {
@@ -501,6 +538,9 @@ int node_init(PyObject *module) {
     static PyMethodDef functions[] = {
         {"_gradient_edge", gradient_edge, METH_O,
          "_gradient_edge(tensor, /)\n--\n\n(node, output number) that the tensor's gradient goes to."},
+        {"_show_parts", show_parts, METH_VARARGS,
+         "_show_parts(name, parts, /)\n--\n\nParts, a tuple of new tensors, whose nodes are shown as outputs of one of that "
+         "name."},
         {"_increment_version", bump_version, METH_O,
          "_increment_version(tensor, /)\n--\n\nCounts a write that the library did not see."},
         {"_graph_task", graph_task, METH_NOARGS, "_graph_task()\n--\n\nThe number of the pass that runs in this thread, or -1."},

@@ -21,7 +21,8 @@ static PyObject *get_requires_grad(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(tensor_requires_grad((Tensor *)self));
 }
 
-int tensor_set_requires_grad(Tensor *t, bool on) {
+/* `only`: how the message begins, which tells a new tensor from an old one. */
+static int switch_requires_grad(Tensor *t, bool on, const char *only) {
     Node *fn;
     uint32_t nr;
     if (tensor_history(t, &fn, &nr) < 0) {
@@ -39,10 +40,9 @@ int tensor_set_requires_grad(Tensor *t, bool on) {
             PyErr_SetString(PyExc_RuntimeError,
                             "complex tensors cannot require gradients here: autograd covers floating dtypes only");
         } else {
-            PyErr_Format(
-                PyExc_RuntimeError,
-                "Only Tensors of floating point and complex dtype can require gradients (here only floating ones), not %s",
-                amp_dtype_info[t->v.dtype].name);
+            PyErr_Format(PyExc_RuntimeError,
+                         "%s Tensors of floating point and complex dtype can require gradients (here only floating ones), not %s",
+                         only, amp_dtype_info[t->v.dtype].name);
         }
         return -1;
     }
@@ -59,12 +59,16 @@ int tensor_set_requires_grad(Tensor *t, bool on) {
     return 0;
 }
 
+int tensor_set_requires_grad(Tensor *t, bool on) { return switch_requires_grad(t, on, "Only"); }
+
+int tensor_change_requires_grad(Tensor *t, bool on) { return switch_requires_grad(t, on, "only"); }
+
 static int set_requires_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     if (!value || !PyBool_Check(value)) {
         PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
         return -1;
     }
-    return tensor_set_requires_grad((Tensor *)self, value == Py_True);
+    return tensor_change_requires_grad((Tensor *)self, value == Py_True);
 }
 
 static PyObject *get_is_leaf(PyObject *self, void *Py_UNUSED(closure)) {
@@ -183,7 +187,8 @@ static PyObject *get_base(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 static PyObject *get_output_nr(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromUnsignedLong(((Tensor *)self)->out_nr);
+    const Tensor *t = (Tensor *)self;
+    return PyLong_FromUnsignedLong(t->out_nr + (t->fn ? t->fn->piece : 0));
 }
 
 static PyObject *get_itemsize(PyObject *self, void *Py_UNUSED(closure)) {
@@ -201,6 +206,10 @@ static PyObject *get_is_cuda(PyObject *self, void *Py_UNUSED(closure)) {
 
 static PyObject *get_is_cpu(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(((Tensor *)self)->v.device == AMP_CPU);
+}
+
+static PyObject *get_is_meta(PyObject *self, void *Py_UNUSED(closure)) {
+    return PyBool_FromLong(((Tensor *)self)->v.device == AMP_META);
 }
 
 static PyObject *get_false(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure)) { Py_RETURN_FALSE; }
@@ -276,7 +285,7 @@ static PyGetSetDef tensor_getset[] = {
     {"is_cpu", get_is_cpu, NULL, "True on device cpu.", NULL},
     {"is_sparse", get_false, NULL, "Always False: tensors are strided.", NULL},
     {"is_quantized", get_false, NULL, "Always False.", NULL},
-    {"is_meta", get_false, NULL, "Always False.", NULL},
+    {"is_meta", get_is_meta, NULL, "True on device meta: a shape and a dtype, no memory.", NULL},
     {"retains_grad", get_retains_grad, NULL, "True for a non-leaf whose gradient is kept.", NULL},
     {"T", get_T, NULL, "The tensor with its dimensions reversed.", NULL},
     {"mT", get_mT, NULL, "The tensor with its last two dimensions swapped.", NULL},

@@ -242,7 +242,7 @@ static PyObject *method_requires_grad_(PyObject *self, PyObject *const *args, Py
         return NULL;
     }
     int on = got[0] ? PyObject_IsTrue(got[0]) : 1;
-    return on < 0 || tensor_set_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
+    return on < 0 || tensor_change_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
 }
 
 /* detach_(): the tensor forgets its history. */
@@ -420,6 +420,9 @@ static PyObject *method_unbind(PyObject *self, PyObject *const *args, Py_ssize_t
             break;
         }
         PyTuple_SET_ITEM(tuple, i, part);
+    }
+    if (tuple && grad_recording() && tensor_requires_grad(t) && node_show_parts("UnbindBackward0", tuple) < 0) {
+        Py_CLEAR(tuple);
     }
     return tuple;
 }

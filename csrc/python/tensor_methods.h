@@ -5,8 +5,9 @@
 
 /* Appends the slots for methods, operators, indexing and the buffer protocol; returns the new count or -1. */
 int tensor_add_slots(PyType_Slot *slots, int n, int limit);
-int tensor_set_requires_grad(Tensor *t, bool on);
-int tensor_retain_grad(Tensor *t); /* a non-leaf keeps its gradient in .grad; nothing for a leaf. 0 or -1 */
+int tensor_set_requires_grad(Tensor *t, bool on);    /* of a new tensor */
+int tensor_change_requires_grad(Tensor *t, bool on); /* of one that users have */
+int tensor_retain_grad(Tensor *t);                   /* a non-leaf keeps its gradient in .grad; nothing for a leaf. 0 or -1 */
 /* t takes over src's memory, shape and dtype; its history stays. 0 or -1. */
 int tensor_take_data(Tensor *t, Tensor *src);
 /* tensor_attributes.c: the attribute table, NULL with an exception if it is too small. */
