@@ -115,7 +115,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-@_method
+@_public
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive parts along ``dim``: of one size (the last may be smaller), or of the given sizes, which must add up."""
     size = tensor.size(dim)
@@ -137,6 +137,15 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
         start += length
     name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
     return _C._show_parts(name, tuple(parts))
+
+
+def _split_method(self: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """As :func:`split`, whose argument has another name."""
+    return split(self, split_size, dim)
+
+
+_split_method.__name__ = "split"
+setattr(Tensor, "split", _split_method)  # noqa: B010
 
 
 @_method

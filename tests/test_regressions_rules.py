@@ -128,3 +128,61 @@ def test_grad_of_one_input_computes_no_other_gradient():
         y.backward()
         assert weight.grad.unique().tolist() == [1.0]
         x.grad = weight.grad = None
+
+
+def test_numbers_assigned_to_places_of_16_bits():
+    """One element that integers and slices chose takes infinity; more, or chosen by a mask or a list, refuse what does not fit."""
+    for value in (70000, 70000.0, -1e9):
+        for key in (1, slice(1, 2)):
+            x = torch.zeros(3, dtype=torch.float16)
+            x[key] = value
+            assert x.tolist() == [0.0, math.copysign(math.inf, value), 0.0]
+        for key in (slice(1, None), ..., [0, 1], torch.tensor([True, False, True])):
+            with pytest.raises(RuntimeError, match="without overflow"):
+                torch.zeros(3, dtype=torch.float16)[key] = value
+    x = torch.zeros(3, dtype=torch.float16)
+    x[1:] = 65504
+    assert x.tolist() == [0.0, 65504.0, 65504.0]
+
+
+def test_an_index_out_of_bounds_names_the_tensors_dimension():
+    for key, dimension in [((0, 7), 1), ((slice(None), 0, 9), 2), ((None, 5), 0), ((..., 8), 2), ((0, None, 0, 8), 2)]:
+        with pytest.raises(IndexError, match=f"dimension {dimension} with size"):
+            torch.zeros(2, 3, 4)[key]
+
+
+def test_modules_call_what_functional_has_now(monkeypatch):
+    x = torch.ones(1, 1, 2, 2)
+    for name, module in [
+        ("linear", torch.nn.Linear(2, 2)), ("relu", torch.nn.ReLU()), ("gelu", torch.nn.GELU()), ("conv2d", torch.nn.Conv2d(1, 1, 1)),
+        ("max_pool2d", torch.nn.MaxPool2d(2)), ("avg_pool2d", torch.nn.AvgPool2d(2)), ("layer_norm", torch.nn.LayerNorm(2)),
+        ("adaptive_avg_pool2d", torch.nn.AdaptiveAvgPool2d(1)), ("dropout", torch.nn.Dropout()), ("silu", torch.nn.SiLU()),
+    ]:  # fmt: skip
+        calls = []
+        monkeypatch.setattr(F, name, lambda *args, calls=calls, **named: calls.append(len(args)))
+        module(x)
+        assert len(calls) == 1, name
+
+
+def test_groups_of_an_optimizer_may_be_tuples():
+    for make in (lambda p: torch.optim.SGD(p, 1.0, momentum=0.5), lambda p: torch.optim.AdamW(p, 1.0), lambda p: torch.optim.RMSprop(p, 1.0)):
+        params = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+        optimizer = make(params)
+        optimizer.param_groups[0]["params"] = tuple(params)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (params[0].sum() + 2 * params[1].sum()).backward()
+            optimizer.step()
+        assert params[0].tolist() != [1.0, 1.0] and params[1].tolist() != [1.0, 1.0]
+        optimizer.zero_grad()
+        assert params[0].grad is None
+        params[0].grad = torch.ones(2)
+        optimizer.zero_grad(set_to_none=False)
+        assert params[0].grad.tolist() == [0.0, 0.0]
+
+
+def test_split_as_a_method_and_as_a_function():
+    x = torch.arange(5)
+    assert [p.tolist() for p in x.split(split_size=2)] == [[0, 1], [2, 3], [4]]
+    assert [p.tolist() for p in x.split([1, 4], dim=0)] == [[0], [1, 2, 3, 4]]
+    assert [p.tolist() for p in torch.split(x, split_size_or_sections=3, dim=0)] == [[0, 1, 2], [3, 4]]

@@ -11,7 +11,7 @@ from . import functional as F
 from .module import Module
 from .parameter import Parameter
 
-_relu, _gelu, _tanh, _sigmoid = F.relu, F.gelu, F.tanh, F.sigmoid
+_tanh, _sigmoid = F.tanh, F.sigmoid
 
 
 class _MaybeInplace(Module):
@@ -27,7 +27,7 @@ class ReLU(_MaybeInplace):
     """max(x, 0), element by element: (*) -> (*), any shape and dtype; ``inplace=True`` writes to the input."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return _relu(input, True) if self.inplace else _relu(input)
+        return F.relu(input, True) if self.inplace else F.relu(input)
 
 
 class SiLU(_MaybeInplace):
@@ -105,7 +105,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return _gelu(input, approximate=self.approximate)
+        return F.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"

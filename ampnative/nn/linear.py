@@ -7,12 +7,10 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
+from . import functional as F
 from . import init
 from .module import Module
 from .parameter import Parameter
-
-_linear = _C.nn.linear
-_bilinear = _C.nn.bilinear
 
 
 class Identity(Module):
@@ -49,7 +47,7 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return _linear(input, self.weight, self.bias)
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
@@ -83,7 +81,7 @@ class Bilinear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
-        return _bilinear(input1, input2, self.weight, self.bias)
+        return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return (

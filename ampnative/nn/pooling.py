@@ -18,7 +18,7 @@ def _tuple(value: Any, n: int) -> tuple:
 class _Pool(Module):
     """What all share: the function, and the options that printing shows."""
 
-    _pool: ClassVar[Callable[..., Any]]
+    _pool: ClassVar[str]  # of functional: looked up at each call, as it may have been replaced
     _shown: ClassVar[tuple[str, ...]] = ()
 
     def extra_repr(self) -> str:
@@ -44,7 +44,7 @@ class _MaxPoolNd(_Pool):
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
         )
 
@@ -52,19 +52,19 @@ class _MaxPoolNd(_Pool):
 class MaxPool1d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position (int64)."""
 
-    _pool = staticmethod(F.max_pool1d)
+    _pool = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the plane (int64)."""
 
-    _pool = staticmethod(F.max_pool2d)
+    _pool = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
     """The largest value of each window; with ``return_indices`` also its position in the volume (int64)."""
 
-    _pool = staticmethod(F.max_pool3d)
+    _pool = "max_pool3d"
 
 
 class _AvgPoolNd(_Pool):
@@ -107,7 +107,7 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
         self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
         )
 
@@ -116,13 +116,13 @@ class AvgPool2d(_AvgPoolWithDivisor):
     """The mean of each window; padding counts as zeros unless ``count_include_pad`` is False; ``divisor_override`` divides
     instead."""
 
-    _pool = staticmethod(F.avg_pool2d)
+    _pool = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
     """As :class:`AvgPool2d`, over three dimensions."""
 
-    _pool = staticmethod(F.avg_pool3d)
+    _pool = "avg_pool3d"
 
 
 class _AdaptiveAvgPoolNd(_Pool):
@@ -133,25 +133,25 @@ class _AdaptiveAvgPoolNd(_Pool):
         self.output_size = output_size
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self)._pool(input, self.output_size)
+        return getattr(F, self._pool)(input, self.output_size)
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the line into ``output_size`` parts."""
 
-    _pool = staticmethod(F.adaptive_avg_pool1d)
+    _pool = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
-    _pool = staticmethod(F.adaptive_avg_pool2d)
+    _pool = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means over windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
-    _pool = staticmethod(F.adaptive_avg_pool3d)
+    _pool = "adaptive_avg_pool3d"
 
 
 class _AdaptiveMaxPoolNd(_Pool):
@@ -162,25 +162,25 @@ class _AdaptiveMaxPoolNd(_Pool):
         self.output_size, self.return_indices = output_size, return_indices
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(input, self.output_size, self.return_indices)
+        return getattr(F, self._pool)(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the line into ``output_size`` parts; with ``return_indices`` also positions."""
 
-    _pool = staticmethod(F.adaptive_max_pool1d)
+    _pool = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the plane into ``output_size`` (H, W) parts; None keeps a size."""
 
-    _pool = staticmethod(F.adaptive_max_pool2d)
+    _pool = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest values of windows that divide the volume into ``output_size`` (D, H, W) parts; None keeps a size."""
 
-    _pool = staticmethod(F.adaptive_max_pool3d)
+    _pool = "adaptive_max_pool3d"
 
 
 class _MaxUnpoolNd(_Pool):
@@ -194,25 +194,25 @@ class _MaxUnpoolNd(_Pool):
         self.padding = _tuple(padding, self._dims)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return type(self)._pool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return getattr(F, self._pool)(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool1d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _pool = 1, staticmethod(F.max_unpool1d)
+    _dims, _pool = 1, "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool2d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _pool = 2, staticmethod(F.max_unpool2d)
+    _dims, _pool = 2, "max_unpool2d"
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
     """Puts values back where ``MaxPool3d(return_indices=True)`` found them, zeros elsewhere."""
 
-    _dims, _pool = 3, staticmethod(F.max_unpool3d)
+    _dims, _pool = 3, "max_unpool3d"
 
 
 class _LPPoolNd(_Pool):
@@ -223,25 +223,25 @@ class _LPPoolNd(_Pool):
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
 
     def forward(self, input: Tensor) -> Tensor:
-        return type(self)._pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return getattr(F, self._pool)(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool1d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
-    _pool = staticmethod(F.lp_pool1d)
+    _pool = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
-    _pool = staticmethod(F.lp_pool2d)
+    _pool = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
     """(sum of x ** norm_type) ** (1 / norm_type) over each window."""
 
-    _pool = staticmethod(F.lp_pool3d)
+    _pool = "lp_pool3d"
 
 
 class _FractionalMaxPool(_Pool):
@@ -271,7 +271,7 @@ class _FractionalMaxPool(_Pool):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
     def forward(self, input: Tensor) -> Any:
-        return type(self)._pool(
+        return getattr(F, self._pool)(
             input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, _random_samples=self._random_samples
         )
 
@@ -280,10 +280,10 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     """Largest values of windows at random, nearly even distances: ``output_size`` of them, or ``output_ratio`` in (0, 1) of
     the input's size."""
 
-    _dims, _pool = 2, staticmethod(F.fractional_max_pool2d)
+    _dims, _pool = 2, "fractional_max_pool2d"
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """As :class:`FractionalMaxPool2d`, over three dimensions."""
 
-    _dims, _pool = 3, staticmethod(F.fractional_max_pool3d)
+    _dims, _pool = 3, "fractional_max_pool3d"

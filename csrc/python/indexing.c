@@ -12,7 +12,7 @@ enum { MAX_INDICES = 8 };
 typedef struct Selection {
     Tensor *view;                /* strong */
     Tensor *index[AMP_MAX_DIMS]; /* strong, per dimension of the view; NULL: whole dimension */
-    int nindex;
+    int nindex, ndim; /* of the tensor */
     bool split; /* None, an integer or a slice stood between index tensors */
     bool basic; /* only a view */
     bool whole; /* asked for: 0-dim index tensors select by the index slot like others, the view keeps the tensor's dimensions */
@@ -36,8 +36,8 @@ static int replace_view(Selection *s, PyObject *fresh) {
 static int take_int(Selection *s, int dim, int64_t i) {
     int64_t size = s->view->v.shape[dim];
     if (i < -size || i >= size) {
-        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i, dim,
-                     (long long)size);
+        PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i,
+                     dim + s->ndim - s->view->v.ndim, (long long)size);
         return -1;
     }
     Arg arg[MAX_ARGS] = {arg_tensor(s->view), arg_int(dim), arg_int(i)};
@@ -229,6 +229,7 @@ static int select_key(Tensor *t, PyObject *key, bool whole, Selection *s) {
     memset(s, 0, sizeof *s);
     s->whole = whole;
     s->view = (Tensor *)Py_NewRef(t);
+    s->ndim = t->v.ndim;
     if (PyTuple_Check(key) || stands_for_tuple(key)) {
         items = PySequence_Fast_ITEMS(key);
         n = PySequence_Fast_GET_SIZE(key);
@@ -332,8 +333,9 @@ done:
     return result;
 }
 
-/* The right-hand side as a tensor: numbers become 0-dim tensors of the target's dtype. New reference. */
-static Tensor *value_tensor(Tensor *target, PyObject *value) {
+/* The right-hand side as a tensor: numbers become 0-dim tensors of the target's dtype. New reference. Beyond 16 bits a number is refused,
+ * unless it is for one element that integers and slices chose: there it becomes infinite, as in PyTorch. */
+static Tensor *value_tensor(Tensor *target, PyObject *value, bool one_element) {
     if (tensor_check(value)) {
         Tensor *v = (Tensor *)value;
         return v->v.device == target->v.device || v->v.ndim == 0 ? call_to(v, v->v.dtype, target->v.device)
@@ -352,7 +354,8 @@ static Tensor *value_tensor(Tensor *target, PyObject *value) {
     }
     Number n;
     bool fraction = PyFloat_Check(value) || PyComplex_Check(value);
-    if (fraction && (number_from_object(value, &n) < 0 || check_number(&n, target->v.dtype) < 0)) {
+    bool checked = amp_is_16bit(target->v.dtype) ? !one_element : fraction;
+    if (checked && (number_from_object(value, &n) < 0 || check_number(&n, target->v.dtype) < 0)) {
         return NULL;
     }
     Tensor *number = tensor_new(0, NULL, target->v.dtype, target->v.device);
@@ -379,7 +382,8 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
-    if (select_key((Tensor *)self, key, false, &s) < 0 || !(raw = value_tensor((Tensor *)self, value))) {
+    if (select_key((Tensor *)self, key, false, &s) < 0 ||
+        !(raw = value_tensor((Tensor *)self, value, s.basic && s.view->v.numel == 1))) {
         goto done;
     }
     if (s.basic) {

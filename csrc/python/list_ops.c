@@ -610,15 +610,15 @@ static PyObject *adam_(PyObject *module, PyObject *const *args, Py_ssize_t nargs
 /* A list of all gradients, or None if any parameter has none or the parameters are on several devices. */
 static PyObject *grads_of(PyObject *module, PyObject *params) {
     (void)module;
-    if (!PyList_Check(params)) {
+    if (!PyList_Check(params) && !PyTuple_Check(params)) {
         PyErr_SetString(PyExc_TypeError, "_grads_of: expected a list of tensors");
         return NULL;
     }
-    Py_ssize_t n = PyList_GET_SIZE(params);
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(params);
     PyObject *grads = PyList_New(n);
     int device = -1;
     for (Py_ssize_t i = 0; grads && i < n; i++) {
-        PyObject *p = PyList_GET_ITEM(params, i);
+        PyObject *p = PySequence_Fast_GET_ITEM(params, i);
         Tensor *grad = tensor_check(p) ? ((Tensor *)p)->grad : NULL;
         bool fits = grad && (i == 0 || grad->v.device == device);
         device = grad ? grad->v.device : device;
@@ -694,12 +694,12 @@ done:
 /* p.grad = None for every parameter of a list. A destructor may run and change the list: the size is read anew each time. */
 static PyObject *clear_grads(PyObject *module, PyObject *params) {
     (void)module;
-    if (!PyList_Check(params)) {
+    if (!PyList_Check(params) && !PyTuple_Check(params)) {
         PyErr_SetString(PyExc_TypeError, "_clear_grads: expected a list of tensors");
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); i++) {
-        PyObject *p = PyList_GET_ITEM(params, i);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(params); i++) {
+        PyObject *p = PySequence_Fast_GET_ITEM(params, i);
         if (tensor_check(p)) {
             Py_CLEAR(((Tensor *)p)->grad);
         }
