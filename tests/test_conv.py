@@ -230,6 +230,35 @@ def test_threads_do_not_change_bits(name):
 
 
 @OURS_ONLY
+@pytest.mark.parametrize("isa", ["avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neither_threads_nor_other_images_change_bits(dtype, isa):
+    """Shapes for which smaller bands of an image would leave more columns unused."""
+    level, threads = torch._C.isa_name(), torch.get_num_threads()
+    torch._C._set_isa(isa or level)
+    try:
+        for (n, c, h, w), (o, kh, kw), padding in [
+            ((3, 64, 15, 19), (33, 1, 7), (0, 3)), ((1, 20, 24, 24), (50, 5, 5), 0), ((1, 3, 24, 24), (64, 3, 3), 1),
+            ((2, 64, 28, 28), (128, 3, 3), 1), ((4, 8, 40, 40), (40, 3, 3), 1),
+        ]:  # fmt: skip
+            weight = torch.randn(o, c, kh, kw).to(dtype)
+            x = torch.randn(n, c, h, w).to(dtype).requires_grad_()
+
+            def both(count, x=x, weight=weight, padding=padding):
+                torch.set_num_threads(count)
+                y = F.conv2d(x, weight, padding=padding)
+                return y, torch.autograd.grad(y.sum(), x)[0]
+
+            y, dx = both(1)
+            assert torch.equal(F.conv2d(x[:1], weight, padding=padding), y[:1])
+            for count in (2, 3, 4):
+                assert all(torch.equal(a, b) for a, b in zip(both(count), (y, dx), strict=True))
+    finally:
+        torch.set_num_threads(threads)
+        torch._C._set_isa(level)
+
+
+@OURS_ONLY
 def test_integers_are_exact_and_complex_numbers_convolve():
     rng = np.random.default_rng(0)
     x, w = rng.integers(-9, 9, (2, 4, 6, 5)), rng.integers(-9, 9, (6, 2, 3, 2))

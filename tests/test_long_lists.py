@@ -374,3 +374,13 @@ def test_parameters_without_a_gradient_get_no_state(kind, dtype):
         pair.optimizer.step()
         assert all(p.grad is not None for p in pair.optimizer.state)
         pair.optimizer.load_state_dict(pair.optimizer.state_dict())
+
+
+def test_gradients_in_the_memory_of_other_parameters_are_read_in_turn():
+    """The parameters lie side by side, and so do their gradients: what a step writes is what the next gradient holds."""
+    memory = torch.tensor([1.0, 10.0, 100.0])
+    params = [torch.nn.Parameter(memory[i : i + 1]) for i in (1, 2)]
+    for i, p in enumerate(params):
+        p.grad = memory[i : i + 1]
+    torch.optim.SGD(params, lr=1.0).step()
+    assert memory.tolist() == [1.0, 9.0, 91.0]

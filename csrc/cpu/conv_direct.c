@@ -273,12 +273,12 @@ static void describe(Direct *p) {
     p->tiles = conv_divide_up(p->grid[1], ROWS);
 }
 
-/* Rows of the grid per band and images per unit: as many as stay in the L2 cache, and enough units for all threads. */
-static void choose_units(Direct *p) {
-    const int64_t row = p->depth * p->pitch * 4, threads = amp_get_num_threads(), weights = p->k * p->panels * PANEL * 4;
+/* Rows of the grid per band and images per unit: as many as stay in the L2 cache, and enough units for so many threads. */
+static void choose_units(Direct *p, int64_t threads) {
+    const int64_t row = p->depth * p->pitch * 4, weights = p->k * p->panels * PANEL * 4;
     const int64_t most = weights > SMALL_WEIGHTS ? 2 * BAND_BYTES : BAND_BYTES;
     const int64_t fit = conv_max(1, (most / row - p->reach[0]) / p->step + 1);
-    const int64_t wanted = conv_divide_up(2 * threads, p->c->images * p->c->groups);
+    const int64_t wanted = threads > 1 ? conv_divide_up(2 * threads, p->c->images * p->c->groups) : 1;
     p->bands = conv_max(conv_divide_up(p->grid[0], fit), conv_min(wanted, conv_divide_up(p->grid[0], 4)));
     p->band = conv_divide_up(p->grid[0], p->bands);
     p->bands = conv_divide_up(p->grid[0], p->band);
@@ -296,6 +296,7 @@ static bool pays(const Direct *p) {
     return computed * 7 <= p->rows * 8 && (p->step == 2 || p->k >= LONG_K);
 }
 
+/* Neither threads nor the number of images may decide: another way adds up in another order. */
 bool conv_is_direct(const Conv *c) {
     const int64_t far = 1 << 20;
     if (amp_isa() < ISA_AVX512 || c->dtype == AMP_FLOAT64 || c->rounding != INPUT_IEEE || c->kind == CONV_WEIGHT || c->taps < 2)
@@ -308,7 +309,7 @@ bool conv_is_direct(const Conv *c) {
     Direct p = {.c = c};
     describe(&p);
     if (p.k < LEAST_K || p.k > MOST_K || p.pitch > far || p.depth * p.pitch > 1 << 22) return false;
-    choose_units(&p);
+    choose_units(&p, 1);
     return p.depth * p.plane < 1 << 26 && pays(&p);
 }
 
@@ -316,7 +317,7 @@ Status conv_direct(const Conv *c) {
     Direct p = {.c = c};
     atomic_init(&p.status, AMP_OK);
     describe(&p);
-    choose_units(&p);
+    choose_units(&p, amp_get_num_threads());
     const size_t w_bytes = (size_t)(c->groups * p.panels * p.k * PANEL * 4);
     p.at = malloc((size_t)p.k * sizeof *p.at);
     p.w = p.at ? gemm_scratch(w_bytes + bytes_of_unit(&p)) : NULL;

@@ -306,11 +306,10 @@ static void describe(Padded *p) {
     conv_lay_out(&p->micro, p->tile, p->block * c->taps, &p->a_row, &p->a_col, &p->a_tile);
 }
 
-/* Rows of the grid per band: as many as fit, evenly, and enough bands for all threads. */
-static void choose_bands(Padded *p) {
-    const int64_t row = p->block * p->pitch * p->size, images = p->c->images * p->c->groups;
+/* Rows of the grid per band: as many as fit, evenly, in at least `wanted` bands. */
+static void choose_bands(Padded *p, int64_t wanted) {
+    const int64_t row = p->block * p->pitch * p->size;
     const int64_t least = conv_divide_up(LEAST_COLUMNS, p->pitch), fit = conv_max(least, BAND_BYTES / row - p->halo[0]);
-    const int64_t wanted = conv_divide_up(4 * amp_get_num_threads(), images);
     p->bands = conv_divide_up(p->grid[0], conv_max(1, conv_min(fit, p->grid[0])));
     p->bands = conv_max(p->bands, conv_min(wanted, conv_divide_up(p->grid[0], least)));
     p->band = conv_divide_up(p->grid[0], p->bands);
@@ -321,6 +320,7 @@ static void choose_bands(Padded *p) {
     p->plane = (conv_divide_up((p->band + p->halo[0]) * p->pitch + p->width, 16) | 1) * 16;
 }
 
+/* Neither threads nor the number of images may decide: another way adds up in another order. */
 bool conv_is_padded(const Conv *c) {
     if (c->kind == CONV_WEIGHT || c->taps < 2 || c->in[0] != 1 || c->kernel[0] != 1 || c->out[0] != 1 || c->padding[0] ||
         c->stride[1] != 1 || c->stride[2] != 1)
@@ -331,7 +331,7 @@ bool conv_is_padded(const Conv *c) {
         if (c->dilation[d] > far || c->kernel[d] > far || c->padding[d] > far || c->in[d] > far || c->out[d] > far) return false;
     if (c->taps > BLOCK_K) return false;
     describe(&p);
-    choose_bands(&p);
+    choose_bands(&p, 1);
     if (p.block * p.plane > 1 << 24) return false;
     const int64_t computed = vectors_of_band(&p, p.band, p.per_row) * p.micro.lanes, used = p.band * p.grid[1];
     return (computed - used) * p.rows <= WASTE * used;
@@ -352,7 +352,7 @@ Status conv_padded(const Conv *c) {
     Padded p = {.c = c};
     atomic_init(&p.status, AMP_OK);
     describe(&p);
-    choose_bands(&p);
+    choose_bands(&p, conv_divide_up(4 * amp_get_num_threads(), c->images * c->groups));
     const int64_t a_bytes = conv_divide_up(c->groups * p.blocks * p.tiles * p.a_tile * p.size, 64) * 64;
     const int64_t columns = (vectors_of_band(&p, p.band, p.per_row) + 1) / 2 * p.width;
     p.copy_bytes = (size_t)(conv_divide_up(p.block * p.plane * p.size, 64) * 64);

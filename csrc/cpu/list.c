@@ -24,6 +24,14 @@ typedef struct Edge {
     uint8_t dtype, layout;
 } Edge;
 
+/* One list's run reaches into another's: a tensor must be written before the next one is read. */
+static inline bool meet(const Edge *edge, int count, int64_t numel) {
+    for (const Edge *e = edge + 1; e < edge + count; e++)
+        for (const Edge *f = edge; f < e; f++)
+            if (e->begin && f->begin && e->begin < f->begin + numel * f->size && f->begin < e->begin + numel * e->size) return true;
+    return false;
+}
+
 /* Whether the tensors with this number stand behind the `numel` elements of the run; what is done to those is then done to them, too. */
 static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) {
     for (const Edge *e = edge; e < edge + count; e++) {
@@ -32,7 +40,7 @@ static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) 
         if (!v || v->data != e->begin + numel * e->size || v->dtype != e->dtype || !(v->layout & e->layout & LAYOUT_CONTIGUOUS))
             return false;
     }
-    return true;
+    return !meet(edge, count, numel + edge[0].v[t]->numel);
 }
 
 static bool start_run(Edge *edge, int count, int64_t t, ListRun *run, ListSpan *span) {
