@@ -461,10 +461,11 @@ static Status run_range(const Product *p, int64_t begin, int64_t end) {
     }
     if (gemm_is_small(p)) return gemm_small(p, rounding, begin, end);
     if (!may_split(p, rounding)) return run_blocks(p, rounding, gemm_in_pairs(p) ? FORM_PAIRS : FORM_PLAIN, begin, end);
-    for (int64_t batch = begin; batch < end && !status; batch++) { /* each by itself: an infinity changes no bits of others */
+    for (int64_t batch = begin; batch < end && !status;
+         batch++) { /* each by itself: an infinity changes no bits of other matrices */
         const Source a = source_of(&p->a, batch, rounding), b = source_of(&p->b, batch, rounding);
-        const bool finite = gemm_is_finite(&a, p->m, p->k) && gemm_is_finite(&b, p->k, p->n);
-        status = run_blocks(p, rounding, finite ? FORM_SPLIT : FORM_PLAIN, batch, batch + 1);
+        const bool splits = gemm_can_split(&a, p->m, p->k) && gemm_can_split(&b, p->k, p->n);
+        status = run_blocks(p, rounding, splits ? FORM_SPLIT : FORM_PLAIN, batch, batch + 1);
     }
     return status;
 }

@@ -162,11 +162,12 @@ void gemm_load_pairs_down(void *dst, int64_t dst_row, const Source *src, int64_t
 void gemm_load_pairs_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
 
 /* The same for fp16, and fp32 that is rounded to TF32, as high and low parts (gemm_split.c): GEMM_SPLIT_SPAN elements of k become
- * GEMM_SPLIT_WORDS pairs, and so do fewer at the end. At most GEMM_MAX_COLS columns; whole vectors are written. All values are finite. */
+ * GEMM_SPLIT_WORDS pairs, and so do fewer at the end. At most GEMM_MAX_COLS columns; whole vectors are written. gemm_can_split: all values
+ * of a matrix can be. */
 enum { GEMM_SPLIT_SPAN = 32, GEMM_SPLIT_WORDS = 64 };
 void gemm_load_split_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols);
 void gemm_load_split_along(void *dst, int64_t dst_row, const Source *src, int64_t rows, int64_t k);
-bool gemm_is_finite(const Source *src, int64_t rows, int64_t cols);
+bool gemm_can_split(const Source *src, int64_t rows, int64_t cols);
 
 /* dst[i][j] = src[i][j], rounded once (to dst->via, if that is set); dst has any strides. */
 void gemm_store_block(const Matrix *dst, int64_t batch, int64_t row, int64_t col, const void *src, int64_t src_row, int64_t rows,

@@ -9,8 +9,9 @@
  *     a     high high low  low
  *     b     high low  high low
  *
- * so that kernels, blocks and epilogues are those of bfloat16. The parts of an infinity or a NaN are no numbers to multiply with:
- * such operands go another way. Parts of numbers below 2^-116 (of TF32; fp16 has none) may be denormal and are read as zero. */
+ * so that kernels, blocks and epilogues are those of bfloat16. The parts of an infinity or a NaN are no numbers to multiply with, and
+ * those of numbers below 2^-116 (of TF32; fp16 has none) may be denormal, which tiles read as zero, as they flush products: such
+ * operands go another way, from 2^-100 down. */
 #include "gemm.h"
 
 #if defined(__x86_64__)
@@ -87,7 +88,7 @@ AVX512 void gemm_load_split_down(void *dst_data, int64_t dst_row, const Source *
     }
 }
 
-/* ------------------------------------------------------------------ infinities and NaN */
+/* ------------------------------------------------------------------ what cannot be split */
 
 typedef struct Search {
     const Source *src;
@@ -95,11 +96,14 @@ typedef struct Search {
     atomic_bool found;
 } Search;
 
-AVX512 static bool any_without_number(const float *x, int64_t n) {
-    const __m512i exponent = _mm512_set1_epi32(0x7f800000);
+/* Infinity, NaN, or less than 2^-100 and not zero: as unsigned numbers, sizes outside [smallest, infinity). */
+AVX512 static bool any_unfit(const float *x, int64_t n) {
+    const __m512i smallest = _mm512_set1_epi32(0x0d800000), range = _mm512_set1_epi32(0x7f800000 - 0x0d800000);
     __mmask16 found = 0;
-    for (int64_t i = 0; i < n; i += 16)
-        found |= _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_load_si512(x + i), exponent), exponent);
+    for (int64_t i = 0; i < n; i += 16) {
+        const __m512i size = _mm512_and_si512(_mm512_load_si512(x + i), _mm512_set1_epi32(0x7fffffff));
+        found |= _mm512_mask_cmpge_epu32_mask(_mm512_test_epi32_mask(size, size), _mm512_sub_epi32(size, smallest), range);
+    }
     return found != 0;
 }
 
@@ -112,12 +116,12 @@ static void search_rows(void *ctx, int64_t begin, int64_t end) {
             const Source part = {s->src->data + row * s->src->row + col * s->src->col, s->src->row, s->src->col, s->src->dtype,
                                  s->src->rounding};
             load_span(held, &part, rows, s->cols - col < SPAN ? s->cols - col : SPAN);
-            if (any_without_number(held, rows * SPAN)) atomic_store_explicit(&s->found, true, memory_order_relaxed);
+            if (any_unfit(held, rows * SPAN)) atomic_store_explicit(&s->found, true, memory_order_relaxed);
         }
     }
 }
 
-bool gemm_is_finite(const Source *src, int64_t rows, int64_t cols) {
+bool gemm_can_split(const Source *src, int64_t rows, int64_t cols) {
     Search s = {.src = src, .rows = rows, .cols = cols};
     atomic_init(&s.found, false);
     amp_parallel_for((rows + ROWS - 1) / ROWS, 1, search_rows, &s);
@@ -130,7 +134,7 @@ void gemm_load_split_along(void *dst, int64_t dst_row, const Source *src, int64_
 void gemm_load_split_down(void *dst, int64_t dst_row, const Source *src, int64_t k, int64_t cols) {
     (void)dst, (void)dst_row, (void)src, (void)k, (void)cols;
 }
-bool gemm_is_finite(const Source *src, int64_t rows, int64_t cols) {
+bool gemm_can_split(const Source *src, int64_t rows, int64_t cols) {
     (void)src, (void)rows, (void)cols;
     return false;
 }

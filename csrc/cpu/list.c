@@ -28,7 +28,8 @@ typedef struct Edge {
 static inline bool meet(const Edge *edge, int count, int64_t numel) {
     for (const Edge *e = edge + 1; e < edge + count; e++)
         for (const Edge *f = edge; f < e; f++)
-            if (e->begin && f->begin && e->begin < f->begin + numel * f->size && f->begin < e->begin + numel * e->size) return true;
+            if (e->begin && f->begin && e->begin < f->begin + numel * f->size && f->begin < e->begin + numel * e->size)
+                return true;
     return false;
 }
 

@@ -12,9 +12,9 @@ enum { MAX_INDICES = 8 };
 typedef struct Selection {
     Tensor *view;                /* strong */
     Tensor *index[AMP_MAX_DIMS]; /* strong, per dimension of the view; NULL: whole dimension */
-    int nindex, ndim; /* of the tensor */
-    bool split; /* None, an integer or a slice stood between index tensors */
-    bool basic; /* only a view */
+    int nindex, ndim;            /* of the tensor */
+    bool split;                  /* None, an integer or a slice stood between index tensors */
+    bool basic;                  /* only a view */
     bool whole; /* asked for: 0-dim index tensors select by the index slot like others, the view keeps the tensor's dimensions */
 } Selection;
 

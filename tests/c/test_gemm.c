@@ -315,17 +315,19 @@ static void large(void) {
 
 /* One element per row of a, so that each result is a product of two factors of 11 significant bits: exact in fp32. */
 static void exact_products(void) {
-    static const int formats[] = {AMP_FLOAT16, AMP_FLOAT32};
+    static const int formats[] = {AMP_FLOAT16, AMP_FLOAT32, AMP_FLOAT32};
+    static const double scales[][2] = {{1, 1}, {1, 1}, {0x1p100, 0x1p-118}}; /* low parts that would be denormal */
     const int64_t m = 150, n = 160, k = 3203;
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < 3; f++) {
         Tensor a, b, c;
-        make(&a, formats[f], 0, m, k, f, false);
-        make(&b, formats[f], 0, k, n, f, false);
+        make(&a, formats[f], 0, m, k, f & 1, false);
+        make(&b, formats[f], 0, k, n, f & 1, false);
         make(&c, AMP_FLOAT32, 0, m, n, PLAIN, false);
         for (int64_t i = 0; i < m; i++)
-            for (int64_t l = 0; l < k; l++) put(&a, 0, i, l, l == i * 21 ? (1025 + 2 * below(512)) * 0x1p-10 : 0);
+            for (int64_t l = 0; l < k; l++) put(&a, 0, i, l, l == i * 21 ? (1025 + 2 * below(512)) * 0x1p-10 * scales[f][0] : 0);
         for (int64_t l = 0; l < k; l++)
-            for (int64_t j = 0; j < n; j++) put(&b, 0, l, j, (below(2) ? -1 : 1) * (1025 + 2 * below(512)) * 0x1p-12);
+            for (int64_t j = 0; j < n; j++)
+                put(&b, 0, l, j, (below(2) ? -1 : 1) * (1025 + 2 * below(512)) * 0x1p-12 * scales[f][1]);
         Call call = {.nin = 2, .nout = 1, .in = {&a.view, &b.view}, .out = {&c.view}, .numerics = {.fp32_inputs = INPUT_TF32}};
         amp_gemm(&call);
         const Case x = {.dtype = formats[f], .out_dtype = AMP_FLOAT32, .m = m, .n = n, .k = k};
