@@ -34,7 +34,7 @@ MODULES = {
     "export": _EXPORT,
     "futures": "use concurrent.futures",
     "fx": "there is no graph to transform; hooks of modules (register_forward_hook) see every call",
-    "hub": "nothing is downloaded here; build the model and load its weights with ampnative.load",
+    "hub": "nothing is downloaded here; build the model and load its weights with serialization.load_safetensors",
     "library": "an op of your own is an autograd.Function; amp.register_op gives it an autocast policy",
     "masked": "use where, masked_fill and boolean indices",
     "monitor": "use ampnative.debug",

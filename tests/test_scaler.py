@@ -1,6 +1,7 @@
 """GradScaler beyond the golden sessions: foreign optimizers, ndarrays, fused optimizers, explanations, atomicity."""
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -639,3 +640,20 @@ def test_a_gradient_that_is_no_array_is_named():
     scaler = started(8.0)
     with pytest.raises(AssertionError, match="gradient of group 0, parameter 1 must be a Tensor or ndarray, got list"):
         scaler.step(Foreign(tensor_param([1.0]), Bag([1.0])))
+
+
+def test_skips_of_several_optimizers_are_told_apart():
+    models = [torch.nn.Linear(2, 2) for _ in range(2)]
+    optimizers = [torch.optim.SGD(models[0].named_parameters(), 0.1), torch.optim.Adam(models[1].named_parameters(), 0.1)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for _ in range(3):
+        for optimizer, model in zip(optimizers, models, strict=True):
+            scaler.scale(model(torch.ones(1, 2)).sum()).backward()
+            model.bias.grad[0] = math.inf
+            scaler.step(optimizer)
+        scaler.update()
+    lines = [line.split(",")[0].split(":")[0] for line in str(scaler.explain()).splitlines() if not line.startswith(" ")]
+    assert lines == [
+        "6 skipped of 6 optimizer steps", "step 0 of optimizer 0 (SGD) skipped", "step 0 of optimizer 1 (Adam) skipped", "step 1",
+        "step 2 of optimizer 0 (SGD) skipped", "step 2 of optimizer 1 (Adam) skipped",
+    ]  # fmt: skip

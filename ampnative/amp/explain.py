@@ -82,7 +82,7 @@ class SkippedStep:
     """One skipped step. `update` is the number of the ``update()`` that followed, as in the history, and `new_scale`
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
     then `note` says why the step was skipped. `loss_finite`: whether all losses that were scaled were finite; None if none of them
-    is alive any more."""
+    is alive any more. `optimizer` names it among those of the same update, "optimizer 0 (SGD)"."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
@@ -91,6 +91,7 @@ class SkippedStep:
     new_scale: float | None = None
     held: str = ""
     loss_finite: bool | None = None
+    optimizer: str = ""
 
     @property
     def cause(self) -> str:
@@ -111,7 +112,11 @@ class SkippedStep:
         return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed"
 
     def __str__(self) -> str:
-        where = "the current step" if self.update is None else f"step {self.update}"
+        return self.text()
+
+    def text(self, of: str = "") -> str:
+        """Several lines; ``of`` stands behind the number of the step."""
+        where = ("the current step" if self.update is None else f"step {self.update}") + of
         change = scale_text(self.old_scale)
         if self.new_scale is None:
             change += "; update() has not run yet"
@@ -151,18 +156,25 @@ class Explanation:
             return "no step was skipped"
         steps, ends = self.steps, _SHOWN_ENDS
         lines = [self._head() + ("" if self.total == len(steps) else f", the last {len(steps)}:")]
+        full = [step.text(f" of {step.optimizer}" if self.several and step.optimizer else "") for step in steps]
         if len(steps) <= 2 * ends + 1:
-            lines += map(str, steps)
+            lines += full
         else:
-            lines += [*map(str, steps[:ends]), _summary(steps[ends:-ends]), *map(str, steps[-ends:])]
+            lines += [*full[:ends], _summary(steps[ends:-ends]), *full[-ends:]]
         if not all(culprit.has_name for step in steps for culprit in step.culprits):
             lines.append("An optimizer made with model.named_parameters() gives names instead of positions.")
         return "\n".join(lines)
 
     __repr__ = __str__
 
+    @property
+    def several(self) -> bool:
+        """Whether several optimizers skipped in the same update."""
+        return len({step.update for step in self.steps}) < len(self.steps)
+
     def _head(self) -> str:
-        return f"{self.total} skipped" + ("" if self.of is None else f" of {self.of} step{'s' * (self.of != 1)}")
+        what = "optimizer step" if self.several else "step"
+        return f"{self.total} skipped" + ("" if self.of is None else f" of {self.of} {what}{'s' * (self.of != 1)}")
 
     def short(self) -> str:
         """One line: how many steps, which, how the scale moved, why."""
@@ -175,7 +187,7 @@ class Explanation:
 def _summary(steps: tuple[SkippedStep, ...]) -> str:
     """Several skipped steps in one line."""
     first, last = steps[0], steps[-1]
-    numbers = [step.update for step in steps if step.update is not None]
+    numbers = list(dict.fromkeys(step.update for step in steps if step.update is not None))
     where = "the current step" if not numbers else f"step {numbers[0]}"
     if len(numbers) > 1:
         gaps = numbers[-1] - numbers[0] + 1 != len(numbers)

@@ -385,7 +385,8 @@ class GradScaler:
         note = (
             "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         )
-        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=are_finite(self._losses))
+        label = f"optimizer {list(self._per_optimizer_states).index(id(optimizer))} ({type(optimizer).__name__})"
+        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=are_finite(self._losses), optimizer=label)
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Limits:
         names = _names(skipped)
         good = "no step was good so far" if self.last_good_step is None else f"the last good step was {self.last_good_step}"
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return f"scale {scale_text(scale)}, {good}; in the gradients of {', '.join(names[:3]) or 'none'}{more}"
+        return f"scale {scale_text(scale)}, {good}; in the gradients of {'; '.join(names[:3]) or 'none'}{more}"
 
     def state_dict(self) -> dict[str, Any]:
         """What the next updates depend on."""
