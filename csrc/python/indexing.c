@@ -354,7 +354,7 @@ static Tensor *value_tensor(Tensor *target, PyObject *value, bool one_element) {
     }
     Number n;
     bool fraction = PyFloat_Check(value) || PyComplex_Check(value);
-    bool checked = amp_is_16bit(target->v.dtype) ? !one_element : fraction;
+    bool checked = PyComplex_Check(value) || (amp_is_16bit(target->v.dtype) ? !one_element : fraction);
     if (checked && (number_from_object(value, &n) < 0 || check_number(&n, target->v.dtype) < 0)) {
         return NULL;
     }
