@@ -374,6 +374,17 @@ static int sgd_gather(SgdLists *l, PyObject *const *args, double grad_scale, con
                : 0;
 }
 
+/* After a step has written the parameters, their 16-bit copies, and maybe the gradients. */
+static void settle_step(TensorSet *params, TensorSet *grads, TwinSet *twins, bool grads_written, bool done) {
+    const bool made = twins->n > 0;
+    if (made) { /* the copies are good only for who was written once */
+        list_bump(params);
+        twin_set_hand_over(twins, params, done);
+    }
+    list_settle(params, !made);
+    list_settle(grads, grads_written);
+}
+
 static int sgd_run(SgdLists *l, const SgdOptions *o, double grad_scale, const char *what) {
     const Backend *backend = backend_of(l->params.view[0]->device, what);
     if (!backend) {
@@ -390,13 +401,7 @@ static int sgd_run(SgdLists *l, const SgdOptions *o, double grad_scale, const ch
     Status status = backend->sgd(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->buffers),
                                  twin_set_list(&twins), o, grad_scale);
     take_gil(saved);
-    const bool made = twins.n > 0;
-    if (made) { /* the copies are good only for who was written once */
-        list_bump(&l->params);
-        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
-    }
-    list_settle(&l->params, !made);
-    list_settle(&l->grads, grad_scale != 1);
+    settle_step(&l->params, &l->grads, &twins, grad_scale != 1, status == AMP_OK);
     list_settle(&l->buffers, true);
     return status == AMP_OK ? 0 : amp_raise(status, what);
 }
@@ -566,13 +571,7 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
     if (step != small) {
         PyMem_Free(step);
     }
-    const bool made = twins.n > 0;
-    if (made) { /* the copies are good only for who was written once */
-        list_bump(&l->params);
-        twin_set_hand_over(&twins, &l->params, status == AMP_OK);
-    }
-    list_settle(&l->params, !made);
-    list_settle(&l->grads, grad_scale != 1);
+    settle_step(&l->params, &l->grads, &twins, grad_scale != 1, status == AMP_OK);
     TensorSet *const states[] = {&l->exp_avg, &l->exp_avg_sq, &l->max_exp_avg_sq, &l->steps, &l->mu_products};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         list_settle(states[i], true);
