@@ -82,6 +82,15 @@ void amp_autocast_restore(AutocastSnapshot snapshot) {
     amp_mode = (uint8_t)((amp_mode & ~bit) | (snapshot.mode & bit));
 }
 
+AutocastSnapshot amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled) {
+    const AutocastSnapshot before = amp_autocast_snapshot(device);
+    amp_autocast_set_enabled(device, enabled);
+    amp_autocast_set_dtype(device, dtype);
+    amp_autocast_increment_nesting();
+    amp_autocast_set_cache_enabled(cache_enabled);
+    return before;
+}
+
 const char *amp_autocast_device_name(AutocastDevice device) { return device_table[device].name; }
 
 /* ---- device strings: word[:index], word = letters and underscores, index = 0 or a number without leading zero ---- */

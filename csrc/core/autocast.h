@@ -25,8 +25,9 @@ typedef enum AutocastDevice {
 
 /* The one byte that run_op tests: while it is 0, no feature is consulted. */
 enum { MODE_AUTOCAST_CPU = 1, MODE_AUTOCAST_CUDA = 2, MODE_OBSERVER = 4, MODE_INFERENCE = 8, MODE_SELECT = 16 };
-extern _Thread_local uint8_t amp_mode;
-extern _Thread_local uint8_t amp_grad_enabled; /* 1 in a new thread */
+/* Hidden, so that a function looks for its thread's memory once, whatever it reads there. */
+__attribute__((visibility("hidden"))) extern _Thread_local uint8_t amp_mode;
+__attribute__((visibility("hidden"))) extern _Thread_local uint8_t amp_grad_enabled; /* 1 in a new thread */
 
 bool amp_autocast_enabled(AutocastDevice device);
 void amp_autocast_set_enabled(AutocastDevice device, bool enabled); /* keeps amp_mode in step */
@@ -55,6 +56,8 @@ typedef struct AutocastSnapshot {
 } AutocastSnapshot;
 AutocastSnapshot amp_autocast_snapshot(AutocastDevice device);
 void amp_autocast_restore(AutocastSnapshot snapshot);
+/* Enters a region; what it returns is for the restore that leaves it, after amp_autocast_decrement_nesting. */
+AutocastSnapshot amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled);
 
 const char *amp_autocast_device_name(AutocastDevice device);
 

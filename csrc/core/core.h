@@ -113,6 +113,15 @@ static inline void amp_call_init(Call *c, int op) {
     c->extra = NULL;
 }
 
+/* A Call from one view into another. */
+static inline void amp_call_one(Call *c, int op, const View *in, View *out) {
+    amp_call_init(c, op);
+    c->nin = in != NULL;
+    c->nout = 1;
+    c->in[0] = in;
+    c->out[0] = out;
+}
+
 /* Products and sums that stay at the ends of int64 instead of leaving it: for sizes and steps as the user gave them. */
 static inline int64_t amp_mul_clamped(int64_t a, int64_t b) {
     int64_t r;

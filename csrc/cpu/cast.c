@@ -224,6 +224,7 @@ static void move(size_t item, const char *src, int64_t src_step, char *dst, int6
 
 void amp_convert(int sd, const char *src, int64_t src_step, int dd, char *dst, int64_t dst_step, int64_t n) {
     int64_t ss = (int64_t)amp_itemsize(sd), ds = (int64_t)amp_itemsize(dd);
+    if (n == 1) src_step = ss, dst_step = ds; /* nothing is stepped over */
     if (sd == dd) {
         move((size_t)ss, src, src_step, dst, dst_step, n);
         return;

@@ -2,14 +2,16 @@
 #include "gemm.h"
 
 /* beta and alpha that were not given: beta counts only if there is a third operand. */
-static Number number_or_one(const Call *call, int i) {
-    if (call->nnum > i && call->num[i].kind != NUMBER_NONE) return call->num[i];
-    return (Number){.f = 1, .i = 1, .kind = NUMBER_INT};
+static void number_or_one(Number *to, const Call *call, int i) {
+    const bool given = call->nnum > i && call->num[i].kind != NUMBER_NONE;
+    to->f = given ? call->num[i].f : 1;
+    to->i = given ? call->num[i].i : 1;
+    to->kind = given ? call->num[i].kind : NUMBER_INT;
 }
 
-static bool is_zero(Number x) { return x.f == 0 && (x.kind != NUMBER_COMPLEX || x.imag == 0); }
+static bool is_zero(const Number *x) { return x->f == 0 && (x->kind != NUMBER_COMPLEX || x->imag == 0); }
 
-/* Field by field, here and below: a structure that is built first and copied then is what a small product would notice. */
+/* Field by field, here and above: a structure that is built first and copied then is what a small product would notice. */
 static void describe_matrix(Matrix *m, const View *v) {
     const int64_t *stride = v->stride + v->ndim - 2;
     m->data = v->data;
@@ -30,11 +32,11 @@ Status gemm_describe(const Call *call, Product *p) {
     describe_matrix(&p->a, a);
     describe_matrix(&p->b, b);
     describe_matrix(&p->c, c);
-    p->alpha = number_or_one(call, 1);
-    p->beta = number_or_one(call, 0);
+    number_or_one(&p->alpha, call, 1);
+    number_or_one(&p->beta, call, 0);
     p->numerics = call->numerics;
-    if (d && !is_zero(p->beta)) describe_matrix(&p->d, d);
-    else p->d = (Matrix){.data = NULL};
+    if (d && !is_zero(&p->beta)) describe_matrix(&p->d, d);
+    else p->d.data = NULL, p->d.batch = p->d.row = p->d.col = 0, p->d.dtype = p->d.via = 0;
     if (call->numerics.round_result && amp_is_16bit(a->dtype) && c->dtype == AMP_FLOAT32) p->c.via = a->dtype;
     return AMP_OK;
 }

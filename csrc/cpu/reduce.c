@@ -328,20 +328,22 @@ static void fold_rows(const Job *job, const char *x, int64_t n, int64_t count, i
 /* One strip of at most AMP_STRIP kept neighbours. Groups of rows are summed apart and then added, which shortens the chains. */
 static void reduce_strip(const Job *job, const char *in, char *out, int64_t n) {
     const ReducePlan *p = job->plan;
-    int64_t acc_item = (int64_t)amp_itemsize(job->kernel.acc), at[AMP_MAX_DIMS] = {0};
+    int64_t acc_item = (int64_t)amp_itemsize(job->kernel.acc), at[AMP_MAX_DIMS];
     int inner = p->nkept - 1, last = p->nreduced - 1;
     _Alignas(64) char total[AMP_STRIP * AMP_MAX_ITEM], group[AMP_STRIP * AMP_MAX_ITEM];
     Accumulator start = identity(job->fold, job->kernel.acc);
-    RowsFn join = amp_fold_kernel(joining(job->fold), job->kernel.acc).rows;
+    RowsFn join = p->reduced > ROW_GROUP ? amp_fold_kernel(joining(job->fold), job->kernel.acc).rows : NULL;
+    for (int d = 0; d <= last; d++) at[d] = 0;
     amp_convert(job->kernel.acc, (const char *)&start, 0, job->kernel.acc, total, acc_item, n);
     const char *x = in;
     for (int64_t r = 0; r < p->reduced;) {
         int64_t in_group = 0;
-        amp_convert(job->kernel.acc, (const char *)&start, 0, job->kernel.acc, group, acc_item, n);
+        char *sums = r == 0 ? total : group;
+        if (sums == group) amp_convert(job->kernel.acc, (const char *)&start, 0, job->kernel.acc, group, acc_item, n);
         while (in_group < ROW_GROUP && r < p->reduced) {
             int64_t count = p->shape[last] - at[last];
             if (count > ROW_GROUP - in_group) count = ROW_GROUP - in_group;
-            fold_rows(job, x, n, count, p->step[last], group);
+            fold_rows(job, x, n, count, p->step[last], sums);
             in_group += count, r += count, x += count * p->step[last], at[last] += count;
             for (int d = last; d > 0 && at[d] == p->shape[d]; d--) {
                 x += p->step[d - 1] - at[d] * p->step[d];
@@ -349,7 +351,7 @@ static void reduce_strip(const Job *job, const char *in, char *out, int64_t n) {
                 at[d - 1]++;
             }
         }
-        join(total, group, n, 1, 0, job->num);
+        if (sums == group) join(total, group, n, 1, 0, job->num);
     }
     repeat(job, total, n);
     for (int64_t i = 0; i < n && !job->plain; i++) {

@@ -129,7 +129,7 @@ static int parse_param(const char *s, size_t n, Param *p) {
 int args_compile(OpRow *row) {
     const char *s = row->signature;
     bool keyword_only = false;
-    row->out_index = row->dtype_index = row->precision_index = -1;
+    row->out_index = row->dtype_index = row->precision_index = row->dim_index = row->keepdim_index = -1;
     row->nparams = row->npositional = row->ntensors = row->nnumbers = 0;
     while (*s) {
         const char *end = strstr(s, ", ");
@@ -160,6 +160,11 @@ int args_compile(OpRow *row) {
                 row->number[row->nnumbers++] = row->nparams;
             } else if (p->kind == ARG_DTYPE) {
                 row->dtype_index = (int8_t)row->nparams;
+            }
+            if (!strcmp(p->name, "dim")) {
+                row->dim_index = (int8_t)row->nparams;
+            } else if (!strcmp(p->name, "keepdim")) {
+                row->keepdim_index = (int8_t)row->nparams;
             }
             row->nparams++;
         }
@@ -249,7 +254,8 @@ static int check_beyond(const OpRow *row, const Arg *arg) {
 }
 
 static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
-    if (tensor_check(o)) {
+    const bool number = is_number(o);
+    if (!number && tensor_check(o)) {
         arg->kind = ARG_TENSOR;
         arg->t = (Tensor *)o;
         return 1;
@@ -257,7 +263,7 @@ static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
     if (!numbers) {
         return 0;
     }
-    if (is_number(o) || array_scalar_check(o)) {
+    if (number || array_scalar_check(o)) {
         Number n;
         if (read_number(o, f, &n) < 0) {
             return -1;

@@ -5,12 +5,18 @@
 #include <string.h>
 #include <structmember.h>
 
+static PyObject *kw_device_type, *kw_dtype, *kw_enabled, *kw_cache_enabled, *text_cuda, *text_cpu;
+
 /* ---- device strings ---- */
 
 static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupported) {
     if (!PyUnicode_Check(o)) {
         PyErr_Format(PyExc_TypeError, "device_type must be a str such as \"cuda\" or \"cpu\", not %s", Py_TYPE(o)->tp_name);
         return -1;
+    }
+    if (o == text_cpu) {
+        *out = AUTOCAST_CPU;
+        return 0;
     }
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(o, &size);
@@ -220,8 +226,6 @@ typedef struct Region {
     Entry inline_saved[INLINE_SAVES];
 } Region;
 
-static PyObject *kw_device_type, *kw_dtype, *kw_enabled, *kw_cache_enabled, *text_cuda;
-
 static int warn_dtype(PyObject *device_text) {
     PyObject *upper = PyObject_CallMethod(device_text, "upper", NULL);
     int failed = upper ? PyErr_WarnFormat(PyExc_UserWarning, 1,
@@ -277,7 +281,7 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
     if (!r->enabled) {
         return 0;
     }
-    if (PyUnicode_Compare(device_type, text_cuda) == 0) {
+    if (device == AUTOCAST_CUDA && PyUnicode_Compare(device_type, text_cuda) == 0) { /* not so "cuda:0" */
         if (!amp_state.cuda_emulated) {
             if (PyErr_WarnEx(PyExc_UserWarning, "User provided device_type of 'cuda', but CUDA is not available. Disabling", 1) <
                 0) {
@@ -418,12 +422,9 @@ static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
         r->saved = more;
         r->cap = cap;
     }
-    AutocastDevice device = (AutocastDevice)r->device;
-    r->saved[r->depth++] = (Entry){amp_autocast_snapshot(device), PyThread_get_thread_ident()};
-    amp_autocast_set_enabled(device, r->enabled);
-    amp_autocast_set_dtype(device, r->dtype);
-    amp_autocast_increment_nesting();
-    amp_autocast_set_cache_enabled(r->cache);
+    Entry *entry = &r->saved[r->depth++];
+    entry->state = amp_autocast_enter((AutocastDevice)r->device, r->enabled, r->dtype, r->cache);
+    entry->thread = PyThread_get_thread_ident();
     return Py_NewRef(self);
 }
 
@@ -607,7 +608,8 @@ int autocast_init(PyObject *module) {
     kw_enabled = PyUnicode_InternFromString("enabled");
     kw_cache_enabled = PyUnicode_InternFromString("cache_enabled");
     text_cuda = PyUnicode_InternFromString("cuda");
-    if (!kw_device_type || !kw_dtype || !kw_enabled || !kw_cache_enabled || !text_cuda) {
+    text_cpu = PyUnicode_InternFromString("cpu");
+    if (!kw_device_type || !kw_dtype || !kw_enabled || !kw_cache_enabled || !text_cuda || !text_cpu) {
         return -1;
     }
     return PyModule_AddFunctions(module, methods) < 0 || region_type_init(module) < 0 ? -1 : 0;

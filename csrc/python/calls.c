@@ -22,7 +22,7 @@ Tensor *call_unary(OpId op, Tensor *a) {
         return NULL;
     }
     Arg arg[MAX_ARGS];
-    arg[0] = arg_tensor(a);
+    arg_put(&arg[0], a);
     defaults(op, arg, 1);
     return run_op_tensor(op, arg);
 }
@@ -32,8 +32,8 @@ Tensor *call_binary(OpId op, Tensor *a, Tensor *b) {
         return NULL;
     }
     Arg arg[MAX_ARGS];
-    arg[0] = arg_tensor(a);
-    arg[1] = arg_tensor(b);
+    arg_put(&arg[0], a);
+    arg_put(&arg[1], b);
     defaults(op, arg, 2);
     return run_op_tensor(op, arg);
 }
@@ -66,7 +66,7 @@ static Tensor *call_ints(OpId op, Tensor *a, int n, const int64_t *ints) {
         return NULL;
     }
     Arg arg[MAX_ARGS];
-    arg[0] = arg_tensor(a);
+    arg_put(&arg[0], a);
     arg[1] = arg_ints((int64_t *)(uintptr_t)ints, n);
     defaults(op, arg, 2);
     return run_op_tensor(op, arg);
@@ -113,8 +113,8 @@ int call_inplace(OpId op, Tensor *self, Tensor *other) {
         return -1;
     }
     Arg arg[MAX_ARGS];
-    arg[0] = arg_tensor(self);
-    arg[1] = arg_tensor(other);
+    arg_put(&arg[0], self);
+    arg_put(&arg[1], other);
     defaults(op, arg, 2);
     PyObject *result = run_op(&amp_rows[op], arg, true);
     Py_XDECREF(result);

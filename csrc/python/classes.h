@@ -45,10 +45,9 @@ Number number_float(double f);
 View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides);
 
 int dims_mask(const Arg *arg, int ndim, uint64_t *mask); /* int[]? / int / absent -> bit mask; empty or None: all */
-/* Composites are written with derivatives/derivatives.h on a frame. frame_end stores `result` (borrowed from the frame; NULL: failed) and
+/* Composites are written with derivatives/derivatives.h on a frame (back_begin). frame_end stores `result` (borrowed from the frame; NULL: failed) and
  * drops everything else. 0 or -1. */
 struct Back;
-void frame_begin(struct Back *b);
 int frame_end(OpCall *c, struct Back *b, Tensor *result);
 #define AMP_BACKEND_SLOT(device, slot) (amp_backend[device] ? amp_backend[device]->slot : NULL)
 /* out = a @ b by the gemm slot on 2-d views, not recorded; `precision`: the call's own, or ARG_NONE. 0 or -1. */

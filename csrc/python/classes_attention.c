@@ -356,7 +356,7 @@ int run_COMPOSE_SDPA(OpCall *c) {
     }
     const uint8_t regions = MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA, on = amp_mode & regions;
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     amp_mode &= (uint8_t)~regions;
     Tensor *output;
     if (!by_tiles(b, c, &output)) {

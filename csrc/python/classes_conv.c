@@ -405,7 +405,7 @@ static int convolve(OpCall *c, Arg padding, bool transposed, Arg output_padding,
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     Arg arg[MAX_ARGS] = {arg_tensor(batched(b, c, spatial)),
                          c->arg[1],
                          c->arg[2],
@@ -480,7 +480,7 @@ static int conv_same(OpCall *c) {
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     Arg arg[MAX_ARGS] = {arg_tensor(pad_to_same(b, c, spatial, padding)),
                          c->arg[1],
                          c->arg[2],
@@ -538,7 +538,7 @@ int run_CONV_TBC(OpCall *c) {
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     Arg arg[MAX_ARGS] = {arg_tensor(permuted(b, c->arg[0].t, 1, 2, 0)),
                          arg_tensor(permuted(b, c->arg[1].t, 2, 1, 0)),
                          arg_tensor(cast(b, c->arg[2].t, c->arg[0].t->v.dtype)),

@@ -8,12 +8,6 @@
 #include "derivatives/derivatives.h"
 #include "loss.h"
 
-void frame_begin(Back *b) {
-    memset(b, 0, sizeof *b);
-    b->owned = b->inline_owned;
-    b->cap = (int)(sizeof b->inline_owned / sizeof *b->inline_owned);
-}
-
 int frame_end(OpCall *c, Back *b, Tensor *result) {
     Py_XINCREF(result);
     for (int i = 0; i < b->nowned; i++) {
@@ -108,7 +102,7 @@ int run_MSE_LOSS(OpCall *c) {
     }
     Back frame, *b = &frame;
     uint8_t recording = amp_grad_enabled;
-    frame_begin(b);
+    back_begin(b);
     amp_grad_enabled = 0; /* the row has a derivative of its own */
     Tensor *x = c->arg[0].t, *t = c->arg[1].t;
     bool one_step = x->v.dtype == t->v.dtype && (x->v.dtype == AMP_FLOAT32 || x->v.dtype == AMP_FLOAT64); /* else each rounds */
@@ -124,7 +118,7 @@ int run_COMPOSE_L1(OpCall *c) {
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     return frame_end(c, b, reduced(b, op1(b, OP_abs, sub(b, c->arg[0].t, c->arg[1].t)), reduction));
 }
 
@@ -148,7 +142,7 @@ int run_COMPOSE_SMOOTH_L1(OpCall *c) {
         return run_COMPOSE_L1(c);
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     return frame_end(c, b, reduced(b, huber(b, c, beta, 0.5 / beta, 1.0), reduction));
 }
 
@@ -163,7 +157,7 @@ int run_COMPOSE_HUBER(OpCall *c) {
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     Tensor *loss = reduced(b, huber(b, c, delta, 0.5, delta), reduction);
     const Tensor *x = c->arg[0].t; /* the CPU's result has the input's dtype, CUDA's the promoted one */
     return frame_end(c, b, x->v.device == AMP_CPU ? loss_in_dtype_of(b, loss, x) : loss);
@@ -307,7 +301,7 @@ int run_COMPOSE_NLL(OpCall *c) {
     }
     Back frame, *b = &frame;
     Classes k;
-    frame_begin(b);
+    back_begin(b);
     bool ok = classes_of(b, target, input->v.shape[input->v.ndim == 1 ? 0 : 1], c->arg[3].i, &k) == 0;
     return frame_end(c, b, ok ? nll(b, input, weight, &k, reduction) : NULL);
 }
@@ -450,7 +444,7 @@ int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
         return entropy_by_rows(c, reduction);
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     return frame_end(c, b,
                      probabilities ? entropy_of_probabilities(b, input, target, weight, smoothing, reduction)
                                    : entropy_of_classes(b, c, reduction));
@@ -491,7 +485,7 @@ int run_COMPOSE_BCE(OpCall *c) {
     }
     Back frame, *b = &frame;
     uint8_t recording = amp_grad_enabled;
-    frame_begin(b);
+    back_begin(b);
     amp_grad_enabled = 0; /* the row has a derivative of its own */
     if (check_unit_range(b, x) == 0) {
         Tensor *of_ones = mul(b, t, clamped_log(b, op1(b, OP_log, x)));
@@ -526,7 +520,7 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
                            t);
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     Tensor *loss = pos_weight ? weighted_bce(b, x, t, pos_weight) : op2(b, OP_bce_logits_kernel, x, t);
     loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
     return frame_end(c, b, loss_in_dtype_of(b, loss, t));
@@ -543,7 +537,7 @@ int run_LOGSUMEXP(OpCall *c) {
         return -1;
     }
     Back frame, *b = &frame;
-    frame_begin(b);
+    back_begin(b);
     if (amp_is_integral(x->v.dtype)) {
         x = cast(b, x, amp_state.default_dtype);
     }

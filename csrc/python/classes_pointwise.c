@@ -54,7 +54,11 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
     for (int i = 0; i < c->row->nnumbers; i++) {
         const Arg *a = &c->arg[c->row->number[i]];
         Number *n = &call->num[call->nnum++];
-        *n = a->kind == ARG_NONE ? (Number){.kind = NUMBER_NONE} : a->num;
+        *n = a->num;
+        if (a->kind == ARG_NONE) {
+            n->kind = NUMBER_NONE;
+            continue;
+        }
         if (a->kind == ARG_STR) { /* gelu's approximate: "none" or "tanh" */
             *n = number_int(!strcmp(a->s, "tanh"));
         }
@@ -243,7 +247,12 @@ static int scalar_operand(const Tensor *t, int dtype, const Tensor *out, char *v
     *v = t->v;
     v->data = value;
     v->dtype = (int8_t)dtype;
-    if (raw_copy(v, &t->v) < 0) {
+    if (t->v.dtype == AMP_FLOAT64 && dtype == AMP_FLOAT32) { /* a Python number beside the usual tensor */
+        double wide;
+        memcpy(&wide, t->v.data, sizeof wide);
+        float f = (float)wide;
+        memcpy(value, &f, sizeof f);
+    } else if (raw_copy(v, &t->v) < 0) {
         return -1;
     }
     for (int d = 0; d < out->v.ndim; d++) {
@@ -299,9 +308,17 @@ static int broadcast_all(const OpCall *c, int n, Tensor *const *t, int64_t *shap
     return ndim;
 }
 
-/* Dense operands of one shape in the dtype that is computed in, and a new result: nothing to broadcast, cast or lay out. */
+static bool is_beside(const Tensor *first, const Tensor *t) {
+    return t->v.ndim == 0 && first->v.ndim > 0 && t->v.device == AMP_CPU;
+}
+
+/* Dense operands of one shape in the dtype that is computed in, perhaps a number beside them, and a new result: nothing to broadcast,
+ * cast or lay out. */
 static bool is_plain(const OpCall *c, int n, Tensor *const *t, const int *dtype) {
     for (int i = 0; i < n; i++) {
+        if (i && is_beside(t[0], t[i])) {
+            continue;
+        }
         if (t[i]->v.dtype != dtype[i] || !(t[i]->v.layout & LAYOUT_CONTIGUOUS) || (i && !same_shape(t[0], t[i]))) {
             return false;
         }
@@ -309,18 +326,32 @@ static bool is_plain(const OpCall *c, int n, Tensor *const *t, const int *dtype)
     return !c->out;
 }
 
+/* What a 0-dim operand that is no operand of the compute dtype already takes part as. */
+static int scalar_dtype(const OpCall *c, int i, int dtype, int device) {
+    return amp_is_16bit(dtype) && stays_wide(c, i, device) ? AMP_FLOAT32 : dtype;
+}
+
 static int run_plain(OpCall *c, int n, Tensor *const *t, const int *dtype, int out_dtype, int device, Slot slot) {
-    Tensor *out = result_new(c, 0, t[0]->v.ndim, t[0]->v.shape, out_dtype, device, ALIAS_NEVER);
+    int64_t zero[AMP_MAX_DIMS];
+    _Alignas(16) char value[3][VALUE_BYTES];
+    View view[3];
+    Tensor *out = c->result[0] = tensor_new_like(t[0], out_dtype, device);
     if (!out) {
         return -1;
     }
+    c->nresult = 1;
     Call call;
-    amp_call_init(&call, c->row->op);
+    amp_call_one(&call, c->row->op, &t[0]->v, &out->v);
     call.nin = (uint8_t)n;
-    call.nout = 1;
-    call.out[0] = &out->v;
-    for (int i = 0; i < n; i++) {
+    for (int i = 1; i < n; i++) {
         call.in[i] = &t[i]->v;
+        if (is_beside(t[0], t[i])) {
+            int to = t[i]->v.dtype == dtype[i] ? dtype[i] : scalar_dtype(c, i, dtype[i], device);
+            if (scalar_operand(t[i], to, out, value[i], zero, &view[i]) < 0) {
+                return -1;
+            }
+            call.in[i] = &view[i];
+        }
     }
     return fill_numbers(c, &call, dtype[0]) < 0 ? -1 : run_slot(device, slot, &call, out->v.numel * 16, c->row->name);
 }
@@ -356,8 +387,7 @@ static int run_elementwise(OpCall *c, int n, Tensor *const *t, const int *dtype,
     call.out[0] = &out->v;
     for (int i = 0; i < n; i++) {
         if (t[i]->v.ndim == 0 && t[i]->v.dtype != dtype[i] && t[i]->v.device != AMP_META) {
-            int to = amp_is_16bit(dtype[i]) && stays_wide(c, i, device) ? AMP_FLOAT32 : dtype[i];
-            if (scalar_operand(t[i], to, out, value[i], strides[i], &view[i]) < 0) {
+            if (scalar_operand(t[i], scalar_dtype(c, i, dtype[i], device), out, value[i], strides[i], &view[i]) < 0) {
                 goto done;
             }
             call.in[i] = &view[i];

@@ -50,8 +50,10 @@ static int find_numerics(const OpCall *c, int device, int dtype, ProductKind kin
     return precision < PRECISION_AS_SET ? -1 : status ? amp_raise(status, c->row->name) : 0;
 }
 
-static int form_product(const View *a, const View *b, const View *addend, View *out, Number beta, Number alpha, Numerics numerics,
-                        const char *name) {
+static const Number number_zero = {.f = 0.0, .kind = NUMBER_FLOAT}, number_one = {.f = 1.0, .kind = NUMBER_FLOAT};
+
+static int form_product(const View *a, const View *b, const View *addend, View *out, const Number *beta, const Number *alpha,
+                        Numerics numerics, const char *name) {
     Call call;
     amp_call_init(&call, OP_mm);
     call.nin = 3;
@@ -61,15 +63,15 @@ static int form_product(const View *a, const View *b, const View *addend, View *
     call.in[2] = addend;
     call.out[0] = out;
     call.nnum = 2;
-    call.num[0] = beta;
-    call.num[1] = alpha;
+    call.num[0] = *beta;
+    call.num[1] = *alpha;
     call.numerics = numerics;
     int64_t k = a->shape[a->ndim - 1];
     return run_slot(out->device, AMP_BACKEND_SLOT(out->device, gemm), &call, out->numel * (k / 4 + 1), name);
 }
 
 static int plain_product(const OpCall *c, const View *a, const View *b, View *out, Numerics numerics) {
-    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, c->row->name);
+    return form_product(a, b, NULL, out, &number_zero, &number_one, numerics, c->row->name);
 }
 
 int raw_product(const View *a, const View *b, View *out, const Arg *precision, bool rounded, const char *name) {
@@ -86,7 +88,7 @@ int raw_product(const View *a, const View *b, View *out, const Arg *precision, b
         return amp_raise(status, name);
     }
     numerics.round_result = rounded;
-    return form_product(a, b, NULL, out, number_float(0.0), number_float(1.0), numerics, name);
+    return form_product(a, b, NULL, out, &number_zero, &number_one, numerics, name);
 }
 
 static int run_matrix(OpCall *c, int ndim) {
@@ -239,7 +241,7 @@ int run_ADDMM(OpCall *c) {
     }
     int64_t strides[AMP_MAX_DIMS];
     View addend = broadcast_view(&in->v, ndim, out->v.shape, strides);
-    return form_product(&a->v, &b->v, &addend, &out->v, c->arg[3].num, c->arg[4].num, numerics, c->row->name);
+    return form_product(&a->v, &b->v, &addend, &out->v, &c->arg[3].num, &c->arg[4].num, numerics, c->row->name);
 }
 
 /* fp32 operands of a matrix-vector product are not rounded, in the derivative neither. */
@@ -347,7 +349,7 @@ int run_LINEAR(OpCall *c) {
     if (bias) {
         vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
     }
-    failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, number_float(bias ? 1.0 : 0.0), number_float(1.0), numerics,
+    failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, bias ? &number_one : &number_zero, &number_one, numerics,
                           c->row->name);
     if (failed == 0 && lines != out) {
         failed = raw_copy(&out->v, &lines->v);

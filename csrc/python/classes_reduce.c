@@ -32,7 +32,8 @@ typedef struct Reduction {
 } Reduction;
 
 static int plan_reduction(const OpCall *c, const Tensor *in, Reduction *r) {
-    const Arg *dim = arg_named(c, "dim"), *keep = arg_named(c, "keepdim");
+    const Arg *dim = c->row->dim_index < 0 ? NULL : &c->arg[c->row->dim_index],
+              *keep = c->row->keepdim_index < 0 ? NULL : &c->arg[c->row->keepdim_index];
     if (dims_mask(dim, in->v.ndim, &r->mask) < 0) {
         return -1;
     }
@@ -138,7 +139,9 @@ static int reduce_from(OpCall *c, Tensor *in) {
     }
     int64_t strides[AMP_MAX_DIMS];
     View v = full_view(out, &r, strides);
-    Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&in->v}, .out = {&v}, .dims = r.mask};
+    Call call;
+    amp_call_one(&call, c->row->op, &in->v, &v);
+    call.dims = r.mask;
     if (c->row->op == OP_vector_norm) {
         call.nnum = 1;
         call.num[0] = c->arg[1].num;
@@ -287,7 +290,9 @@ int run_SCAN(OpCall *c) {
     if (in->v.ndim == 0) {
         failed = raw_copy(&out->v, &x->v);
     } else {
-        Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&x->v}, .out = {&out->v}, .dims = (uint64_t)1 << dim};
+        Call call;
+        amp_call_one(&call, c->row->op, &x->v, &out->v);
+        call.dims = (uint64_t)1 << dim;
         failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, scan), &call, in->v.numel * 8, c->row->name);
     }
     Py_DECREF(x);
@@ -333,7 +338,9 @@ int run_SOFTMAX(OpCall *c) {
         to.data = out->v.data;
         from.dtype = to.dtype = (int8_t)dtype;
         from.device = to.device = in->v.device;
-        Call call = {.op = c->row->op, .nin = 1, .nout = 1, .in = {&from}, .out = {&to}, .dims = 1};
+        Call call;
+        amp_call_one(&call, c->row->op, &from, &to);
+        call.dims = 1;
         failed = run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, softmax), &call, 0, c->row->name);
     } else {
         failed = softmax_slot(c, x, NULL, out, dim);

@@ -12,156 +12,10 @@
 #include "classes.h"
 #include "autocast_region.h"
 #include "derivatives/derivatives.h"
-#include "node.h"
+#include "engine_task.h"
 #include "observer.h"
 
-/* One node or leaf that takes part. */
-typedef struct Slot_ {
-    PyObject *key;   /* Node or leaf Tensor; borrowed: the graph above keeps it alive, and roots are held by the caller */
-    int64_t waiting; /* gradients still to come */
-    Tensor **sum;    /* one per output (leaves: one); strong, NULL: undefined so far */
-    Tensor *first;   /* storage for the usual single output */
-    bool is_leaf, needed;
-} TaskSlot;
-
-typedef struct Capture {
-    PyObject *key; /* node or leaf */
-    uint32_t nr;
-    Tensor *result; /* strong */
-} Capture;
-
-typedef struct Task {
-    TaskSlot *slot;
-    int64_t nslots, cap;
-    int64_t *table; /* open addressing: slot number + 1 */
-    int64_t mask;
-    int64_t *heap, nheap;
-    bool keep_graph, create_graph, accumulate;
-    bool scaled;      /* a scaled loss has been passed: what is accumulated from here on carries its scale */
-    float loss_scale; /* NaN: of several losses with different scales */
-    Node *slices;     /* while the node inside it runs */
-    uint32_t rounded; /* of the node that ran last: Back.rounded */
-    Capture *capture;
-    int ncapture;
-    int64_t number;
-    PyObject *at_end; /* list of callbacks, or NULL */
-} Task;
-
 static _Thread_local Task *running; /* the innermost pass of this thread */
-
-/* ---- task tables ---- */
-
-static uint64_t hash_pointer(const void *p) {
-    uint64_t x = (uint64_t)(uintptr_t)p >> 4;
-    return (x * 0x9E3779B97F4A7C15u) >> 20;
-}
-
-static int grow_table(Task *t) {
-    int64_t size = 2 * (t->mask + 1);
-    int64_t *table = PyMem_Calloc((size_t)size, sizeof *table);
-    if (!table) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (int64_t i = 0; i < t->nslots; i++) {
-        int64_t h = (int64_t)hash_pointer(t->slot[i].key) & (size - 1);
-        while (table[h]) {
-            h = (h + 1) & (size - 1);
-        }
-        table[h] = i + 1;
-    }
-    PyMem_Free(t->table);
-    t->table = table;
-    t->mask = size - 1;
-    return 0;
-}
-
-static int64_t find_slot(const Task *t, PyObject *key) {
-    int64_t h = (int64_t)hash_pointer(key) & t->mask;
-    while (t->table[h]) {
-        if (t->slot[t->table[h] - 1].key == key) {
-            return t->table[h] - 1;
-        }
-        h = (h + 1) & t->mask;
-    }
-    return -1;
-}
-
-static int64_t add_slot(Task *t, PyObject *key) {
-    if (t->nslots == t->cap) {
-        int64_t cap = t->cap ? 2 * t->cap : 64;
-        TaskSlot *more = PyMem_Realloc(t->slot, (size_t)cap * sizeof *more);
-        if (!more) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        for (int64_t i = 0; i < t->nslots; i++) { /* `first` moved with the block */
-            if (more[i].sum && (more[i].is_leaf || ((Node *)more[i].key)->nout == 1)) {
-                more[i].sum = &more[i].first;
-            }
-        }
-        t->slot = more;
-        t->cap = cap;
-    }
-    if (2 * (t->nslots + 1) > t->mask + 1 && grow_table(t) < 0) {
-        return -1;
-    }
-    int64_t i = t->nslots++;
-    bool leaf = !node_check(key);
-    t->slot[i] = (TaskSlot){.key = key, .is_leaf = leaf};
-    int64_t h = (int64_t)hash_pointer(key) & t->mask;
-    while (t->table[h]) {
-        h = (h + 1) & t->mask;
-    }
-    t->table[h] = i + 1;
-    return i;
-}
-
-static Tensor **sums_of(TaskSlot *s) {
-    if (!s->sum) {
-        int n = s->is_leaf ? 1 : ((Node *)s->key)->nout;
-        if (n == 1) {
-            s->sum = &s->first;
-        } else {
-            s->sum = PyMem_Calloc((size_t)n, sizeof *s->sum);
-            if (!s->sum) {
-                PyErr_NoMemory();
-            }
-        }
-    }
-    return s->sum;
-}
-
-static uint64_t seq_of(const Task *t, int64_t i) { return ((Node *)t->slot[i].key)->seq; }
-
-static void heap_push(Task *t, int64_t i) {
-    int64_t k = t->nheap++;
-    while (k > 0 && seq_of(t, t->heap[(k - 1) / 2]) < seq_of(t, i)) {
-        t->heap[k] = t->heap[(k - 1) / 2];
-        k = (k - 1) / 2;
-    }
-    t->heap[k] = i;
-}
-
-static int64_t heap_pop(Task *t) {
-    int64_t top = t->heap[0], last = t->heap[--t->nheap], k = 0;
-    for (;;) {
-        int64_t child = 2 * k + 1;
-        if (child >= t->nheap) {
-            break;
-        }
-        if (child + 1 < t->nheap && seq_of(t, t->heap[child + 1]) > seq_of(t, t->heap[child])) {
-            child++;
-        }
-        if (seq_of(t, t->heap[child]) <= seq_of(t, last)) {
-            break;
-        }
-        t->heap[k] = t->heap[child];
-        k = child;
-    }
-    t->heap[k] = last;
-    return top;
-}
 
 /* Pass 1. Every edge that is reachable adds one to its target's count. */
 static int count_uses(Task *t, int64_t first) {
@@ -498,15 +352,15 @@ static uint64_t idle_edges(const Task *t, const Node *n) {
 
 static int apply_row(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     const OpRow *row = &amp_rows[n->op];
-    Back b = {.node = n,
-              .slices = t->slices,
-              .g_out = g_out,
-              .g = g_out[0],
-              .grad = grad,
-              .task = t,
-              .idle = idle_edges(t, n),
-              .cap = (int)(sizeof b.inline_owned / sizeof *b.inline_owned)};
-    b.owned = b.inline_owned;
+    Back b;
+    back_begin(&b);
+    b.node = n;
+    b.slices = t->slices;
+    b.g_out = g_out;
+    b.g = g_out[0];
+    b.grad = grad;
+    b.task = t;
+    b.idle = idle_edges(t, n);
     DerivativeFn f = row->fast && !t->create_graph ? row->fast : row->derivative;
     f(&b);
     int failed = b.failed || PyErr_Occurred() ? -1 : 0;
@@ -647,26 +501,6 @@ static int run_node(Task *t, int64_t i) {
     return failed;
 }
 
-static void task_free(Task *t) {
-    for (int64_t i = 0; i < t->nslots; i++) {
-        TaskSlot *s = &t->slot[i];
-        if (s->sum) {
-            int n = s->is_leaf ? 1 : ((Node *)s->key)->nout;
-            for (int k = 0; k < n; k++) {
-                Py_XDECREF(s->sum[k]);
-            }
-            if (s->sum != &s->first) {
-                PyMem_Free(s->sum);
-            }
-        }
-    }
-    PyMem_Free(t->slot);
-    PyMem_Free(t->table);
-    PyMem_Free(t->heap);
-    PyMem_Free(t->capture);
-    Py_XDECREF(t->at_end);
-}
-
 static int run_all(Task *t, int n, const Edge *edges, Tensor *const *gradients) {
     for (int i = 0; i < n; i++) {
         if (deliver(t, &edges[i], NULL, (Tensor *)Py_NewRef((PyObject *)gradients[i]), false) < 0) {
@@ -708,23 +542,16 @@ int engine_at_end(PyObject *callback) {
 int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool keep_graph, bool create_graph, int ninputs,
                     const Edge *inputs, bool accumulate_grads, bool allow_unused, Tensor **results) {
     static int64_t passes;
-    Task t = {.keep_graph = keep_graph,
-              .create_graph = create_graph,
-              .accumulate = accumulate_grads,
-              .mask = 127,
-              .ncapture = ninputs,
-              .number = passes++};
+    Task t;
     uint8_t mode = amp_mode, grad_mode = amp_grad_enabled;
     Task *outer = running;
     int failed = -1;
-    t.table = PyMem_Calloc(128, sizeof *t.table);
-    t.capture = PyMem_Calloc((size_t)ninputs + 1, sizeof *t.capture);
-    if (!t.table || !t.capture) {
-        PyErr_NoMemory();
+    t.keep_graph = keep_graph;
+    t.create_graph = create_graph;
+    t.accumulate = accumulate_grads;
+    t.number = passes++;
+    if (task_begin(&t, ninputs, inputs) < 0) {
         goto done;
-    }
-    for (int i = 0; i < ninputs; i++) {
-        t.capture[i] = (Capture){.key = inputs[i].to, .nr = inputs[i].nr};
     }
     for (int i = 0; i < n; i++) {
         int64_t j = find_slot(&t, edges[i].to);
@@ -736,8 +563,7 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
     if (count_uses(&t, 0) < 0 || mark_needed(&t) < 0) {
         goto done;
     }
-    t.heap = PyMem_Malloc((size_t)(t.nslots + 1) * sizeof *t.heap);
-    if (!t.heap) {
+    if (t.nslots > FIRST_SLOTS && !(t.heap = PyMem_Malloc((size_t)(t.nslots + 1) * sizeof *t.heap))) {
         PyErr_NoMemory();
         goto done;
     }
@@ -766,9 +592,6 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
 done:
     amp_mode = (uint8_t)((mode & ~MODE_OBSERVER) | (amp_mode & MODE_OBSERVER)); /* a hook may have begun or ended a report */
     amp_grad_enabled = grad_mode;
-    for (int i = 0; i < ninputs && t.capture; i++) {
-        Py_XDECREF(t.capture[i].result);
-    }
     task_free(&t);
     return failed;
 }

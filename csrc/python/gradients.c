@@ -27,10 +27,7 @@ static Tensor *sum_unrecorded(Tensor *g, const TensorMeta *m, int n, const int64
     full.shape = shape;
     full.stride = stride;
     Call call;
-    amp_call_init(&call, OP_sum_dim);
-    call.nin = call.nout = 1;
-    call.in[0] = &g->v;
-    call.out[0] = &full;
+    amp_call_one(&call, OP_sum_dim, &g->v, &full);
     call.dims = mask;
     if (run_slot(g->v.device, AMP_BACKEND_SLOT(g->v.device, reduce), &call, g->v.numel * 4, "sum") < 0) {
         Py_CLEAR(out);

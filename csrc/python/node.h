@@ -86,6 +86,20 @@ typedef struct Back {
     Tensor *inline_owned[24];
 } Back;
 
+/* An empty frame, field by field: inline_owned is written before it is read, and clearing it would cost more than a small derivative. */
+static inline void back_begin(Back *b) {
+    b->node = b->slices = NULL;
+    b->g_out = b->grad = NULL;
+    b->g = NULL;
+    b->owned = b->inline_owned;
+    b->nowned = 0;
+    b->cap = (int)(sizeof b->inline_owned / sizeof *b->inline_owned);
+    b->failed = false;
+    b->task = NULL;
+    b->idle = 0;
+    b->rounded = 0;
+}
+
 static inline bool back_needs(const Back *b, int i) { return b->node->edge[i].to != NULL && !(i < 64 && b->idle >> i & 1); }
 #define NEED(i) back_needs(b, i)
 #define GRAD(i, expression) \

@@ -6,8 +6,8 @@
 
 /* Something that may stand beside a tensor in an expression. */
 static bool operand_like(PyObject *o) {
-    return tensor_check(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) || array_check(o) ||
-           array_scalar_check(o);
+    return tensor_check_exact(o) || PyFloat_Check(o) || PyLong_Check(o) || tensor_check(o) || PyComplex_Check(o) ||
+           array_check(o) || array_scalar_check(o);
 }
 
 static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
@@ -16,16 +16,18 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
     }
     ArgFrame frame;
     Arg arg[MAX_ARGS];
-    if ((op == OP_add || op == OP_mul) && tensor_check(b) && !tensor_check(a)) { /* 2 * x is x * 2: the tensor's own op */
+    bool tensors = tensor_check_exact(a) && tensor_check_exact(b);
+    if (!tensors && (op == OP_add || op == OP_mul) && tensor_check(b) &&
+        !tensor_check(a)) { /* 2 * x is x * 2: the tensor's own op */
         PyObject *number = a;
         a = b;
         b = number;
     }
     PyObject *const args[2] = {a, b};
-    if (tensor_check(a) && tensor_check(b)) { /* nothing to convert */
+    if (tensors || (tensor_check(a) && tensor_check(b))) { /* nothing to convert */
         const OpRow *row = &amp_rows[op];
-        arg[0] = arg_tensor((Tensor *)a);
-        arg[1] = arg_tensor((Tensor *)b);
+        arg_put(&arg[0], (Tensor *)a);
+        arg_put(&arg[1], (Tensor *)b);
         for (int i = 2; i < row->nparams; i++) {
             arg[i] = row->param[i].fallback;
         }

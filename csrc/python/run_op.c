@@ -324,7 +324,8 @@ int raw_copy(View *dst, const View *src) {
         PyErr_SetString(PyExc_NotImplementedError, "Cannot copy out of meta tensor; no data! A meta tensor has a shape only");
         return -1;
     }
-    Call call = {.op = OP_copy, .nin = 1, .nout = 1, .in = {src}, .out = {dst}};
+    Call call;
+    amp_call_one(&call, OP_copy, src, dst);
     return run_slot(dst->device, AMP_BACKEND_SLOT(dst->device, copy), &call, dst->numel * 8, "copy");
 }
 
@@ -351,7 +352,10 @@ Tensor *raw_contiguous(Tensor *t) {
 }
 
 int raw_fill(Tensor *t, Number value) {
-    Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {value}};
+    Call call;
+    amp_call_one(&call, OP_fill, NULL, &t->v);
+    call.nnum = 1;
+    call.num[0] = value;
     return run_slot(t->v.device, AMP_BACKEND_SLOT(t->v.device, fill), &call, t->v.numel * (int64_t)amp_itemsize(t->v.dtype),
                     "fill");
 }
@@ -494,7 +498,8 @@ static int check_destination(OpCall *c) {
     return 0;
 }
 
-static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
+/* mode: amp_mode as it is now. */
+static PyObject *run_core(OpCall *c, int narg, ClassFn run, uint8_t mode) {
     const OpRow *row = c->row;
     if (c->out && check_destination(c) < 0) {
         goto fail;
@@ -502,7 +507,7 @@ static PyObject *run_core(OpCall *c, int narg, ClassFn run) {
     if (run(c) < 0 || (c->nout && outputs_deliver(c) < 0)) {
         goto fail;
     }
-    if (amp_mode & MODE_INFERENCE && !c->out && !c->object) {
+    if (mode & MODE_INFERENCE && !c->out && !c->object) {
         for (int i = 0; i < c->nresult; i++) {
             c->result[i]->flags |= TENSOR_INFERENCE;
         }
@@ -543,7 +548,7 @@ static PyObject *run_with_mode(OpCall *c) {
         return NULL;
     }
     if ((!autocast || autocast_apply(c->row, c->arg, &keep) == 0) && (keep.n == 0 || observer_casts_done(row, c) == 0)) {
-        result = run_core(c, c->row->nparams, mode & MODE_SELECT ? selective_run : c->row->run);
+        result = run_core(c, c->row->nparams, mode & MODE_SELECT ? selective_run : c->row->run, mode);
     }
     result = row ? observer_end(row, result) : result;
     amp_mode = (uint8_t)((mode & ~MODE_OBSERVER) | (amp_mode & MODE_OBSERVER)); /* a hook may have begun or ended a report */
@@ -559,7 +564,7 @@ PyObject *run_op(const OpRow *row, Arg *arg, bool inplace) {
     } else if (row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
         outputs_find(&c);
     }
-    return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams, row->run);
+    return amp_mode ? run_with_mode(&c) : run_core(&c, row->nparams, row->run, 0);
 }
 
 Tensor *run_op_tensor(OpId op, Arg *arg) {

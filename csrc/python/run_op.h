@@ -89,10 +89,10 @@ typedef struct OpRow {
     ClassFn run;
     DerivativeFn derivative, fast;
     /* compiled from the signature when the module is made */
-    uint8_t nparams, npositional, ntensors;         /* ntensors: parameters of kind TENSOR or TENSORS before out= */
-    uint8_t tensor[MAX_ARGS];                       /* their parameter numbers */
-    uint8_t nnumbers, number[AMP_MAX_NUM];          /* parameter numbers that kernels get as Call.num */
-    int8_t out_index, dtype_index, precision_index; /* parameter numbers of out=, dtype= and precision=, -1 if absent */
+    uint8_t nparams, npositional, ntensors; /* ntensors: parameters of kind TENSOR or TENSORS before out= */
+    uint8_t tensor[MAX_ARGS];               /* their parameter numbers */
+    uint8_t nnumbers, number[AMP_MAX_NUM];  /* parameter numbers that kernels get as Call.num */
+    int8_t out_index, dtype_index, precision_index, dim_index, keepdim_index; /* parameter numbers by name, -1 if absent */
     Param param[MAX_ARGS];
 } OpRow;
 extern OpRow amp_rows[OP_COUNT];
@@ -106,6 +106,16 @@ Tensor *run_op_tensor(OpId op, Arg *arg);
  * already set). */
 /* A zeroed Arg array and setters for the rest. */
 static inline Arg arg_tensor(Tensor *t) { return (Arg){.kind = t ? ARG_TENSOR : ARG_NONE, .t = t}; }
+/* *a = arg_tensor(t), for ops that small tensors live from: an Arg that is built elsewhere first is read back in wider pieces than it was
+ * written in, which a CPU cannot forward from its store buffer. */
+static inline void arg_put(Arg *a, Tensor *t) {
+    a->kind = t ? ARG_TENSOR : ARG_NONE;
+    a->n = 0;
+    a->t = t;
+    a->num.f = 0;
+    a->num.i = 0;
+    a->num.kind = NUMBER_NONE;
+}
 Arg arg_int(int64_t i);
 Arg arg_float(double f);
 Arg arg_bool(bool on);

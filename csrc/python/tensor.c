@@ -227,6 +227,35 @@ Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     return t;
 }
 
+Tensor *tensor_new_like(const Tensor *model, int dtype, int device) {
+    const int64_t numel = model->v.numel;
+    const int ndim = model->v.ndim;
+    if (ndim > AMP_INLINE_DIMS || !(model->v.layout & LAYOUT_CONTIGUOUS) || numel > (int64_t)(PY_SSIZE_T_MAX / 16)) {
+        return tensor_new(ndim, model->v.shape, dtype, device);
+    }
+    Tensor *t = tensor_object(amp_state.tensor_type);
+    if (!t) {
+        return NULL;
+    }
+    t->v.dtype = (int8_t)dtype;
+    t->v.device = (int8_t)device;
+    t->v.numel = numel;
+    tensor_set_ndim(t, ndim);
+    if (!(t->st = storage_new(device, (size_t)numel * amp_itemsize(dtype)))) {
+        Py_DECREF(t);
+        return NULL;
+    }
+    t->v.data = t->st->data;
+    int64_t step = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->v.shape[i] = model->v.shape[i];
+        t->v.stride[i] = step;
+        step *= model->v.shape[i] > 1 ? model->v.shape[i] : 1;
+    }
+    t->v.layout = LAYOUT_CONTIGUOUS;
+    return t;
+}
+
 /* A tensor of its own: the storage changes hands. */
 Tensor *tensor_take_twin(const Tensor *t, int dtype) {
     Storage *st = t->st;
@@ -399,7 +428,6 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
     if (device == AMP_META) {
         return t;
     }
-    Call call = {.op = OP_fill, .nout = 1, .out = {&t->v}, .nnum = 1, .num = {number}};
     switch (t->v.dtype) { /* the usual four without a trip through the backend */
     case AMP_FLOAT64: memcpy(t->v.data, &number.f, sizeof number.f); return t;
     case AMP_FLOAT32: {
@@ -415,6 +443,10 @@ Tensor *tensor_from_number(Number number, int dtype, int device, bool wrapped) {
         break;
     default: break;
     }
+    Call call;
+    amp_call_one(&call, OP_fill, NULL, &t->v);
+    call.nnum = 1;
+    call.num[0] = number;
     Status status = amp_backend[device]->fill(&call);
     if (status != AMP_OK) {
         amp_raise(status, "fill");

@@ -91,6 +91,8 @@ static inline bool tensor_requires_grad(const Tensor *t) {
 
 /* All return a new reference, or NULL with an exception. */
 Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device); /* contiguous, uninitialised */
+/* The same in the shape of `model`, which is known to be a possible one. */
+Tensor *tensor_new_like(const Tensor *model, int dtype, int device);
 /* A window onto src's storage; offset in elements relative to src's first element. No history, no base: the driver adds them. */
 Tensor *tensor_window(Tensor *src, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset);
 static inline Tensor *tensor_shallow(Tensor *src) { return tensor_window(src, src->v.ndim, src->v.shape, src->v.stride, 0); }

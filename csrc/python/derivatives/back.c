@@ -40,7 +40,7 @@ Tensor *op1k(Back *b, OpId op, Tensor *x, double number) { return x ? op2(b, op,
 Tensor *op_int(Back *b, OpId op, Tensor *x, int64_t i) {
     Arg arg[MAX_ARGS];
     default_args(op, arg);
-    arg[0] = arg_tensor(x);
+    arg_put(&arg[0], x);
     arg[1] = arg_int(i);
     return x ? op_args(b, op, arg) : NULL;
 }
@@ -48,7 +48,7 @@ Tensor *op_int(Back *b, OpId op, Tensor *x, int64_t i) {
 Tensor *op_int2(Back *b, OpId op, Tensor *x, int64_t i, int64_t k) {
     Arg arg[MAX_ARGS];
     default_args(op, arg);
-    arg[0] = arg_tensor(x);
+    arg_put(&arg[0], x);
     arg[1] = arg_int(i);
     arg[2] = arg_int(k);
     return x ? op_args(b, op, arg) : NULL;
@@ -151,9 +151,9 @@ Tensor *scatter_add(Back *b, Tensor *x, int dim, Tensor *index, Tensor *src) {
 Tensor *gather(Back *b, Tensor *x, int dim, Tensor *index) {
     Arg arg[MAX_ARGS];
     default_args(OP_gather, arg);
-    arg[0] = arg_tensor(x);
+    arg_put(&arg[0], x);
     arg[1] = arg_int(dim);
-    arg[2] = arg_tensor(index);
+    arg_put(&arg[2], index);
     return op_args(b, OP_gather, arg);
 }
 
