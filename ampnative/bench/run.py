@@ -49,8 +49,8 @@ def measure(workload: Workload, libraries: list[Any], seconds: float) -> dict[st
     times = in_turns(runs, seconds)
     return {
         "name": workload.name,
-        "best": {name: min(t) for name, t in times.items()},
-        "median": {name: statistics.median(t) for name, t in times.items()},
+        "best": {name: min(t) / workload.repeats for name, t in times.items()},
+        "median": {name: statistics.median(t) / workload.repeats for name, t in times.items()},
         "rounds": len(next(iter(times.values()))),
         "difference": difference,
     }

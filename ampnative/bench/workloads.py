@@ -20,6 +20,8 @@ class Workload(NamedTuple):
         flops, bytes: of one repetition, for GFLOP/s and GB/s (only the bytes that must move); 0: not given.
         tolerance: largest difference between the libraries, relative to the largest magnitude.
         goal: PyTorch's time over ours that is aimed at least at; None: none is set.
+        repeats: how often a run does the work, whose time is the run's over this. More than 1 where the call of a Python function would
+            be a good part of it.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Workload(NamedTuple):
     bytes: float = 0.0
     tolerance: float = 0.0
     goal: float | None = None
+    repeats: int = 1
 
     @property
     def ceiling(self) -> str:
@@ -37,6 +40,7 @@ class Workload(NamedTuple):
         return "bf16" if "bf16" in self.name.split("/") or self.name.startswith("attention/") else "fp32"
 
 
+REPEATS = 100
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 BOUND = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4}
 
@@ -121,19 +125,25 @@ def small_mlp(kind: str) -> Callable[[Any], Run]:
 
 
 def one_op(grad: bool) -> Callable[[Any], Run]:
-    """Sum of two vectors of 16 elements, with or without recording."""
+    """Sum of two vectors of 16 elements, with or without recording, REPEATS times."""
     def make(lib: Any) -> Run:
         a, b = lib.ones(16, requires_grad=grad), lib.ones(16)
-        return lambda: a + b
+
+        def run() -> None:
+            for _ in itertools.repeat(None, REPEATS):
+                a + b
+
+        return run
 
     return make
 
 
 def region(lib: Any) -> Run:
-    """Entering and leaving an empty autocast region."""
+    """Entering and leaving an empty autocast region, REPEATS times."""
     def run() -> None:
-        with lib.autocast("cpu", dtype=lib.bfloat16):
-            pass
+        for _ in itertools.repeat(None, REPEATS):
+            with lib.autocast("cpu", dtype=lib.bfloat16):
+                pass
 
     return run
 
@@ -362,9 +372,9 @@ def _table() -> list[Workload]:
     for kind, goal in zip(kinds, (35.0, 25.0, 12.0)):
         rows.append(Workload(f"small_mlp/{kind}/64", small_mlp(kind), 16.0 * 64**3, 0.0, BOUND[kind], goal))
     rows += [
-        Workload("op/add/16", one_op(False), goal=10.0),
-        Workload("op/add/16/grad", one_op(True), goal=12.0),
-        Workload("overhead/autocast", region, goal=20.0),
+        Workload("op/add/16", one_op(False), goal=10.0, repeats=REPEATS),
+        Workload("op/add/16/grad", one_op(True), goal=12.0, repeats=REPEATS),
+        Workload("overhead/autocast", region, goal=20.0, repeats=REPEATS),
         Workload("overhead/scaler", scaler_step, goal=12.0),
     ]
     big = 64 * m

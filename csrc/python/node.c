@@ -123,9 +123,6 @@ Node *node_new(int op, int nin, int nout, int narg) {
     n->out = n->in + nin;
     n->arg = (Arg *)(void *)(n->out + nout);
     n->narg = (uint8_t)narg;
-    for (int i = 0; i < narg; i++) {
-        n->arg[i].kind = ARG_NONE;
-    }
     for (int i = 0; i < nin; i++) {
         n->edge[i] = (Edge){NULL, 0};
     }
@@ -230,7 +227,7 @@ static void node_free(Node *n) {
         PyObject_ClearWeakRefs((PyObject *)n);
     }
     node_clear((PyObject *)n);
-    for (int i = 0; i < n->narg; i++) {
+    for (int i = 0; n->state & NODE_OWNS_ARGS && i < n->narg; i++) {
         free_arg(&n->arg[i]);
     }
     PyMem_Free(n->list);
@@ -305,6 +302,7 @@ static void track(Tensor *t) {
     }
 }
 
+/* The arguments of a new node, which are unset until then. */
 static int copy_args(Node *n, const Arg *arg) {
     for (int i = 0; i < n->narg; i++) {
         Arg *to = &n->arg[i];
@@ -315,6 +313,9 @@ static int copy_args(Node *n, const Arg *arg) {
             continue;
         }
         *to = arg[i];
+        if (arg[i].kind == ARG_INTS || arg[i].kind == ARG_STR) {
+            n->state |= NODE_OWNS_ARGS;
+        }
         if (arg[i].kind == ARG_INTS) {
             size_t bytes = (size_t)arg[i].n * sizeof(int64_t);
             to->ints = PyMem_Malloc(bytes ? bytes : 1);
@@ -329,7 +330,9 @@ static int copy_args(Node *n, const Arg *arg) {
             to->s = text;
         }
         if ((arg[i].kind == ARG_INTS || arg[i].kind == ARG_STR) && !to->o) {
-            to->kind = ARG_NONE;
+            for (int k = i; k < n->narg; k++) {
+                n->arg[k].kind = ARG_NONE;
+            }
             PyErr_NoMemory();
             return -1;
         }

@@ -26,7 +26,11 @@ typedef struct Saved {
 } Saved;
 
 enum { SAVED_SLOTS = 6 }; /* IN0..IN3, OUT0, OUT1 */
-enum { NODE_RELEASED = 1, NODE_LOSS_SCALED = 2 /* its output is a loss that a GradScaler scaled */ };
+enum {
+    NODE_RELEASED = 1,
+    NODE_LOSS_SCALED = 2, /* its output is a loss that a GradScaler scaled */
+    NODE_OWNS_ARGS = 4    /* arg[] holds lists or texts of its own */
+};
 
 struct Node {
     PyObject_HEAD
