@@ -141,7 +141,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--seconds", type=float, default=1.0, help="per workload and library; default 1")
     parser.add_argument("--with-load", action="store_true", help="a busy process on one core beside it")
-    parser.add_argument("--json", metavar="FILE", help="write all figures, in seconds")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write every figure, in seconds: versions, threads, ceilings (operations or bytes per second) and rows, each with name, best "
+        "and median (by library), rounds, difference (of the results) and goal, or error",
+    )
     parser.add_argument("--scaling", action="store_true", help="how times grow with sizes, threads and the number of tensors, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     args = parser.parse_args(argv)

@@ -274,6 +274,23 @@ int run_OUTER(OpCall *c) {
     return result_set(c, result);
 }
 
+/* v's memory as a matrix; shape and strides go to dims. Field by field: a structure that is copied and then changed is what a small
+ * layer would notice. */
+static void matrix_view(View *m, int64_t *dims, const View *v, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+    dims[0] = rows;
+    dims[1] = cols;
+    dims[2] = row;
+    dims[3] = col;
+    m->data = v->data;
+    m->numel = rows * cols;
+    m->shape = dims;
+    m->stride = dims + 2;
+    m->ndim = 2;
+    m->dtype = v->dtype;
+    m->device = v->device;
+    m->layout = 0;
+}
+
 /* linear: input (..., K) @ weight (N, K)^T + bias (N). The leading dimensions are one long dimension to the product. */
 int run_LINEAR(OpCall *c) {
     Tensor *x = c->arg[0].t, *w = c->arg[1].t, *bias = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
@@ -334,20 +351,13 @@ int run_LINEAR(OpCall *c) {
     if (!dense || !lines) {
         goto done;
     }
-    int64_t dims[3][4] = {{rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1},
-                          {k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0},
-                          {rows, n, n, 1}};
-    View vx = dense->v, vw = w->v, vo = lines->v, vb;
-    View *const all[3] = {&vx, &vw, &vo};
-    for (int i = 0; i < 3; i++) {
-        all[i]->ndim = 2;
-        all[i]->shape = dims[i];
-        all[i]->stride = dims[i] + 2;
-        all[i]->layout = 0;
-    }
-    int64_t bias_strides[AMP_MAX_DIMS];
+    View vx, vw, vo, vb;
+    int64_t dims[4][4];
+    matrix_view(&vx, dims[0], &dense->v, rows, k, nd == 2 ? dense->v.stride[0] : k, nd == 2 ? dense->v.stride[1] : 1);
+    matrix_view(&vw, dims[1], &w->v, k, n, w->v.stride[w->v.ndim - 1], w->v.ndim == 2 ? w->v.stride[0] : 0);
+    matrix_view(&vo, dims[2], &lines->v, rows, n, n, 1);
     if (bias) {
-        vb = broadcast_view(&bias->v, 2, vo.shape, bias_strides);
+        matrix_view(&vb, dims[3], &bias->v, rows, n, 0, bias->v.ndim && bias->v.shape[0] == n ? bias->v.stride[0] : 0);
     }
     failed = form_product(&vx, &vw, bias ? &vb : NULL, &vo, bias ? &number_one : &number_zero, &number_one, numerics,
                           c->row->name);
