@@ -50,6 +50,22 @@ int dims_mask(const Arg *arg, int ndim, uint64_t *mask); /* int[]? / int / absen
 struct Back;
 int frame_end(OpCall *c, struct Back *b, Tensor *result);
 #define AMP_BACKEND_SLOT(device, slot) (amp_backend[device] ? amp_backend[device]->slot : NULL)
+/* v's memory as a matrix; shape and strides go to dims. Field by field: a structure that is copied and then changed is what a small
+ * layer would notice. */
+static inline void matrix_view(View *m, int64_t *dims, const View *v, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+    dims[0] = rows;
+    dims[1] = cols;
+    dims[2] = row;
+    dims[3] = col;
+    m->data = v->data;
+    m->numel = rows * cols;
+    m->shape = dims;
+    m->stride = dims + 2;
+    m->ndim = 2;
+    m->dtype = v->dtype;
+    m->device = v->device;
+    m->layout = 0;
+}
 /* out = a @ b by the gemm slot on 2-d views, not recorded; `precision`: the call's own, or ARG_NONE. 0 or -1. */
 int raw_product(const View *a, const View *b, View *out, const Arg *precision, bool rounded, const char *name);
 #endif

@@ -274,23 +274,6 @@ int run_OUTER(OpCall *c) {
     return result_set(c, result);
 }
 
-/* v's memory as a matrix; shape and strides go to dims. Field by field: a structure that is copied and then changed is what a small
- * layer would notice. */
-static void matrix_view(View *m, int64_t *dims, const View *v, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-    dims[0] = rows;
-    dims[1] = cols;
-    dims[2] = row;
-    dims[3] = col;
-    m->data = v->data;
-    m->numel = rows * cols;
-    m->shape = dims;
-    m->stride = dims + 2;
-    m->ndim = 2;
-    m->dtype = v->dtype;
-    m->device = v->device;
-    m->layout = 0;
-}
-
 /* linear: input (..., K) @ weight (N, K)^T + bias (N). The leading dimensions are one long dimension to the product. */
 int run_LINEAR(OpCall *c) {
     Tensor *x = c->arg[0].t, *w = c->arg[1].t, *bias = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;

@@ -69,19 +69,14 @@ void d_linear(Back *b) {
 
 /* ---- linear without recording: three kernel calls on views, no graph, no intermediate views as objects ---- */
 
-/* Rows of t's last dimension as a (rows, columns) matrix; t is dense. */
-static View as_rows(const Tensor *t, int64_t columns, int64_t *dims, bool transposed) {
-    View v = t->v;
+/* Rows of t's last dimension as a (rows, columns) matrix, or its transpose; t is dense. */
+static void as_rows(View *m, int64_t *dims, const Tensor *t, int64_t columns, bool transposed) {
     int64_t rows = columns ? t->v.numel / columns : 0;
-    dims[0] = transposed ? columns : rows;
-    dims[1] = transposed ? rows : columns;
-    dims[2] = transposed ? 1 : columns;
-    dims[3] = transposed ? columns : 1;
-    v.ndim = 2;
-    v.shape = dims;
-    v.stride = dims + 2;
-    v.layout = transposed ? 0 : LAYOUT_CONTIGUOUS;
-    return v;
+    if (transposed) {
+        matrix_view(m, dims, &t->v, columns, rows, 1, columns);
+    } else {
+        matrix_view(m, dims, &t->v, rows, columns, columns, 1);
+    }
 }
 
 /* An uninitialised gradient for input i, in the frame. */
@@ -101,13 +96,16 @@ void f_linear(Back *b) {
     }
     int64_t n = weight->shape[0], k = weight->shape[1], dg[4], dx[4], dw[4];
     Tensor *g = NEED(0) || NEED(1) ? dense(b, b->g) : NULL;
-    const Arg precision = own_precision(b);
+    const Arg *precision = &ARG(amp_rows[node_op(b)].precision_index);
     if (g && NEED(0)) {
         const bool rounded = engine_takes_rounded(b, 0);
         Tensor *w = dense(b, IN(1)), *out = w ? fresh(b, 0, rounded ? AMP_FLOAT32 : b->g->v.dtype) : NULL;
         if (out) {
-            View vg = as_rows(g, n, dg, false), vw = as_rows(w, k, dw, false), vo = as_rows(out, k, dx, false);
-            b->failed |= raw_product(&vg, &vw, &vo, &precision, rounded, "linear") < 0;
+            View vg, vw, vo;
+            as_rows(&vg, dg, g, n, false);
+            as_rows(&vw, dw, w, k, false);
+            as_rows(&vo, dx, out, k, false);
+            b->failed |= raw_product(&vg, &vw, &vo, precision, rounded, "linear") < 0;
             b->grad[0] = out;
             b->rounded |= (uint32_t)rounded;
         }
@@ -116,8 +114,11 @@ void f_linear(Back *b) {
         const bool rounded = engine_takes_rounded(b, 1);
         Tensor *x = dense(b, IN(0)), *out = x ? fresh(b, 1, rounded ? AMP_FLOAT32 : b->g->v.dtype) : NULL;
         if (out) {
-            View vg = as_rows(g, n, dg, true), vx = as_rows(x, k, dx, false), vo = as_rows(out, k, dw, false);
-            b->failed |= raw_product(&vg, &vx, &vo, &precision, rounded, "linear") < 0;
+            View vg, vx, vo;
+            as_rows(&vg, dg, g, n, true);
+            as_rows(&vx, dx, x, k, false);
+            as_rows(&vo, dw, out, k, false);
+            b->failed |= raw_product(&vg, &vx, &vo, precision, rounded, "linear") < 0;
             b->grad[1] = out;
             b->rounded |= (uint32_t)rounded << 1;
         }
