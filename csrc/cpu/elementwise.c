@@ -202,7 +202,13 @@ static void make_strided(Walk *w, const View *const *view) {
 
 /* A short loop over dense operands of the kernel's own formats: one call, nothing to plan. */
 static bool run_small(const ElementLoop *loop, View *out, const View *const *in) {
-    if (!loop->kernel || !is_flat(out) || out->dtype != loop->type[0] || out->numel > SMALL_LOOP) return false;
+    if (!is_flat(out) || out->numel > SMALL_LOOP) return false;
+    if (!loop->kernel && is_flat(in[0])) { /* a cast or copy */
+        const int from = in[0]->dtype, to = out->dtype;
+        amp_convert(from, in[0]->data, (int64_t)amp_itemsize(from), to, out->data, (int64_t)amp_itemsize(to), out->numel);
+        return true;
+    }
+    if (!loop->kernel || out->dtype != loop->type[0]) return false;
     const char *data[AMP_MAX_OPERANDS];
     for (int v = 0; v < loop->nin; v++) {
         if (!is_flat(in[v]) || in[v]->dtype != loop->type[v + 1]) return false;
@@ -344,8 +350,12 @@ Status amp_fill(const Call *call) {
     View *out = call->out[0];
     int64_t zero[AMP_MAX_DIMS];
     _Alignas(16) char value[AMP_MAX_ITEM];
-    for (int d = 0; d < out->ndim; d++) zero[d] = 0;
     amp_convert_number(&call->num[0], out->dtype, value);
+    if (is_flat(out) && out->numel <= SMALL_LOOP) {
+        amp_convert(out->dtype, value, 0, out->dtype, out->data, (int64_t)amp_itemsize(out->dtype), out->numel);
+        return AMP_OK;
+    }
+    for (int d = 0; d < out->ndim; d++) zero[d] = 0;
     View one = {.data = value, .numel = out->numel, .shape = out->shape, .stride = zero, .ndim = out->ndim, .dtype = out->dtype};
     const View *in[1] = {&one};
     ElementLoop loop = {.nin = 1};
