@@ -227,11 +227,22 @@ Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device) {
     return t;
 }
 
+/* Gives t the shape of a tensor that has elements. */
+static void take_shape(Tensor *t, const Tensor *model) {
+    int64_t step = 1;
+    t->v.numel = model->v.numel;
+    for (int i = model->v.ndim - 1; i >= 0; i--) {
+        t->v.shape[i] = model->v.shape[i];
+        t->v.stride[i] = step;
+        step *= model->v.shape[i];
+    }
+    t->v.layout = LAYOUT_CONTIGUOUS;
+}
+
 Tensor *tensor_new_like(const Tensor *model, int dtype, int device) {
     const int64_t numel = model->v.numel;
-    const int ndim = model->v.ndim;
-    if (ndim > AMP_INLINE_DIMS || !(model->v.layout & LAYOUT_CONTIGUOUS) || numel > (int64_t)(PY_SSIZE_T_MAX / 16)) {
-        return tensor_new(ndim, model->v.shape, dtype, device);
+    if (numel == 0 || numel > (int64_t)(PY_SSIZE_T_MAX / 16)) {
+        return tensor_new(model->v.ndim, model->v.shape, dtype, device);
     }
     Tensor *t = tensor_object(amp_state.tensor_type);
     if (!t) {
@@ -239,20 +250,12 @@ Tensor *tensor_new_like(const Tensor *model, int dtype, int device) {
     }
     t->v.dtype = (int8_t)dtype;
     t->v.device = (int8_t)device;
-    t->v.numel = numel;
-    tensor_set_ndim(t, ndim);
-    if (!(t->st = storage_new(device, (size_t)numel * amp_itemsize(dtype)))) {
+    if (tensor_set_ndim(t, model->v.ndim) < 0 || !(t->st = storage_new(device, (size_t)numel * amp_itemsize(dtype)))) {
         Py_DECREF(t);
         return NULL;
     }
     t->v.data = t->st->data;
-    int64_t step = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
-        t->v.shape[i] = model->v.shape[i];
-        t->v.stride[i] = step;
-        step *= model->v.shape[i] > 1 ? model->v.shape[i] : 1;
-    }
-    t->v.layout = LAYOUT_CONTIGUOUS;
+    take_shape(t, model);
     return t;
 }
 
@@ -274,14 +277,7 @@ Tensor *tensor_take_twin(const Tensor *t, int dtype) {
     }
     out->v.dtype = (int8_t)dtype;
     out->v.device = t->v.device;
-    out->v.numel = t->v.numel;
-    int64_t step = 1;
-    for (int i = t->v.ndim - 1; i >= 0; i--) {
-        out->v.shape[i] = t->v.shape[i];
-        out->v.stride[i] = step;
-        step *= t->v.shape[i];
-    }
-    out->v.layout = LAYOUT_CONTIGUOUS;
+    take_shape(out, t);
     out->st = st->twin;
     out->v.data = out->st->data;
     st->twin = NULL;
