@@ -205,3 +205,57 @@ def test_integers_beyond_63_bits_beside_floating_tensors():
             call()
     with pytest.raises((RuntimeError, OverflowError)):
         ones * 2**64
+
+
+def test_complex_numbers_are_refused_where_nothing_can_hold_them():
+    ones = torch.ones(2)
+    for op in (torch.add, torch.sub, torch.rsub):
+        with pytest.raises(RuntimeError, match="alpha must not be a complex number"):
+            op(ones, ones, alpha=2j)
+    calls = [
+        lambda: torch.clamp(ones, 0.0, 1j),
+        lambda: F.threshold(ones, 0.0, 1j),
+        lambda: F.threshold(ones, 2j, 1),
+        lambda: torch.addcmul(ones, ones, ones, value=1j),
+        lambda: torch.addr(torch.ones(2, 2), ones, ones, beta=2j),
+        lambda: torch.addr(torch.ones(2, 2), ones, ones, alpha=3j),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
+            call()
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="alpha must not be a complex number"):
+        x.add_(ones, alpha=2j)
+    assert x.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="Boolean alpha only supported for Boolean results"):
+        torch.add(ones, ones, alpha=True)
+    assert torch.addr(torch.ones(1, 1, dtype=torch.complex64), ones[:1], ones[:1], beta=2j).tolist() == [[1 + 2j]]
+
+
+@pytest.mark.parametrize("how", ["function", "method", "in place"])
+def test_tensors_as_bounds_of_clamp_share_the_gradient_at_ties(how):
+    def clamped(x, **bounds):
+        if how == "function":
+            return torch.clamp(x, **bounds)
+        return x.clamp(**bounds) if how == "method" else (x * 1).clamp_(**bounds)
+
+    def gradient(**bounds):
+        x = torch.tensor([0.0, 1, 2, 3, 4], requires_grad=True)
+        y = clamped(x, **bounds)
+        y.sum().backward()
+        return y.tolist(), x.grad.tolist()
+
+    one, three = torch.tensor(1.0), torch.tensor(3.0)
+    assert gradient(min=one) == ([1, 1, 2, 3, 4], [0, 0.5, 1, 1, 1])
+    assert gradient(max=three) == ([0, 1, 2, 3, 3], [1, 1, 1, 0.5, 0])
+    assert gradient(min=one, max=three) == ([1, 1, 2, 3, 3], [0, 0.5, 1, 0.5, 0])
+    assert gradient(min=one.expand(5), max=three) == gradient(min=one, max=three)
+    assert gradient(min=1.0, max=3.0) == gradient(min=one, max=3.0) == ([1, 1, 2, 3, 3], [0, 0, 1, 0, 0])
+    with pytest.raises(TypeError, match="clamp"):
+        clamped(torch.ones(5), min=1.0, max=three.expand(5))
+
+
+def test_a_tensor_as_bound_takes_part_in_the_dtype_of_clamp():
+    assert torch.clamp(torch.tensor([True, False]), min=torch.tensor(2, dtype=torch.int32)).dtype == torch.int32
+    assert torch.clamp(torch.arange(3), torch.tensor(0.5)).tolist() == [0.5, 1, 2]
+    assert torch.clamp(torch.ones(2).half(), torch.tensor(0.0, dtype=torch.float64)).dtype == torch.float16

@@ -309,3 +309,17 @@ def test_sizes_that_do_not_join():
             call()
     with pytest.raises(RuntimeError, match="eps must be non-negative"):
         F.cosine_similarity(torch.ones(2, 3), torch.ones(2, 3), eps=-1.0)
+
+
+def test_history_does_not_end_in_a_complex_result_without_a_word():
+    if IS_PYTORCH:
+        pytest.skip("PyTorch differentiates complex numbers")
+    x = torch.ones(3, requires_grad=True)
+    z = torch.zeros(3, dtype=torch.complex64)
+    for call in (lambda: x * 1j, lambda: torch.where(x > 0, x, 1j), lambda: torch.complex(x, x), lambda: z.add_(x)):
+        with pytest.raises(RuntimeError, match="has no derivative here, but an argument requires grad"):
+            call()
+    assert z.tolist() == [0, 0, 0]
+    assert (x.detach() * 1j).tolist() == [1j] * 3
+    with torch.no_grad():
+        assert (x * 1j).tolist() == [1j] * 3

@@ -1,5 +1,6 @@
 """Many Python threads at once: autocast state is each thread's own, precision settings are the process's, results are right."""
 
+import subprocess
 import sys
 import threading
 import time
@@ -200,3 +201,29 @@ def test_list_kernels_outlive_the_storage_that_another_thread_takes_away():
     for thread in threads:
         thread.join()
     assert not failures and grad.sum().item() == 300_000 and param.sum().item() == 300_000
+
+
+def test_passes_inside_passes_need_little_stack():
+    code = """
+import threading, ampnative as torch
+told = []
+def nest():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    def hook(g):
+        with torch.enable_grad():
+            nest()
+    y.register_hook(hook)
+    y.sum().backward()
+def run():
+    try:
+        nest()
+    except RecursionError:
+        told.append(True)
+threading.stack_size(1 << 20)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+assert told
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -44,6 +44,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float, alpha: float) -
     if vec1.dim() != 1 or vec2.dim() != 1:
         raise RuntimeError(f"addr: Expected 1-D argument vec1 and vec2, but got {vec1.dim()}-D and {vec2.dim()}-D")
     found = promoted(input, vec1, vec2)
+    if not found.is_complex and (isinstance(beta, complex) or isinstance(alpha, complex)):
+        raise RuntimeError(f"value cannot be converted to type {found} without overflow: beta {beta}, alpha {alpha}")
     x, a, b = cast(wide(found), input, vec1, vec2)
     product = a.unsqueeze(1) * b
     product = product if alpha == 1 else product * alpha

@@ -395,7 +395,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     }
     int ok;
     switch ((ArgKind)p->kind) {
-    case ARG_TENSOR: return to_tensor(o, f, arg, numbers);
+    case ARG_TENSOR: return to_tensor(o, f, arg, numbers && !p->strict);
     case ARG_TENSORS: ok = to_tensor_list(o, f, arg); return ok > 0 && p->count && arg->n != p->count ? 0 : ok;
     case ARG_NUMBER:
     case ARG_FLOAT: return to_number(o, f, arg, p->kind);

@@ -40,6 +40,7 @@ int fill_number(Tensor *t, const Number *n);              /* check_number, then 
 int check_value(const Tensor *value, int dtype);          /* the same for a 0-dim tensor in a number's place */
 Number number_int(int64_t i);
 Number number_float(double f);
+PyObject *number_object(const Number *n); /* as Python has it; new reference */
 
 /* View v as if broadcast to (ndim, shape): strides go to the caller's array. The shapes are known to be compatible. */
 View broadcast_view(const View *v, int ndim, int64_t *shape, int64_t *strides);

@@ -94,10 +94,13 @@ static bool number_fits(const Number *n, int dtype) {
     return n->f >= (double)low && n->f < (double)high + 1.0; /* false for NaN; bounds are exact */
 }
 
-static PyObject *number_object(const Number *n) {
-    return n->kind == NUMBER_INT       ? PyLong_FromLongLong(n->i)
-           : n->kind == NUMBER_COMPLEX ? PyComplex_FromDoubles(n->f, n->imag)
-                                       : PyFloat_FromDouble(n->f);
+PyObject *number_object(const Number *n) {
+    switch (n->kind) {
+    case NUMBER_BOOL: return PyBool_FromLong(n->i != 0);
+    case NUMBER_INT: return PyLong_FromLongLong(n->i);
+    case NUMBER_COMPLEX: return PyComplex_FromDoubles(n->f, n->imag);
+    default: return PyFloat_FromDouble(n->f);
+    }
 }
 
 static int number_refused(const Number *n, int dtype) {

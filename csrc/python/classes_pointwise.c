@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "classes.h"
+#include "node.h"
 
 /* The Python number that t stands for; false: it is none, or a complex one. */
 static bool wrapped_number(const Tensor *t, Number *n) {
@@ -65,7 +66,7 @@ static int fill_numbers(const OpCall *c, Call *call, int dtype) {
         if ((a->kind != ARG_NUMBER && a->kind != ARG_FLOAT) || (a->num.kind == NUMBER_INT && (a->num.i == 0 || a->num.i == 1))) {
             continue; /* alpha as it usually is: every dtype holds it */
         }
-        bool held = amp_is_floating(dtype) && fabs(n->f) <= 65504.0; /* by every floating dtype */
+        bool held = amp_is_floating(dtype) && fabs(n->f) <= 65504.0 && n->kind != NUMBER_COMPLEX; /* by every floating dtype */
         if (held && !amp_is_16bit(dtype)) {
             continue;
         }
@@ -468,6 +469,10 @@ static int binary_dtype_checks(const OpCall *c, int common) {
     }
     if ((op == OP_add || op == OP_sub || op == OP_rsub) && c->arg[2].kind == ARG_NUMBER) {
         NumberKind kind = (NumberKind)c->arg[2].num.kind;
+        if (kind == NUMBER_COMPLEX && !amp_is_complex(common)) {
+            PyErr_SetString(PyExc_RuntimeError, "For non-complex input tensors, argument alpha must not be a complex number.");
+            return -1;
+        }
         if (kind == NUMBER_FLOAT && amp_is_integral(common)) {
             PyErr_Format(PyExc_RuntimeError, "For integral input tensors, argument alpha must not be a floating point number");
             return -1;
@@ -487,7 +492,9 @@ int run_BINARY(OpCall *c) {
     int common = alike ? t[0]->v.dtype : promote_tensors(2, t);
     OpId op = (OpId)c->row->op;
     bool arithmetic = op == OP_add || op == OP_sub || op == OP_mul || op == OP_div;
-    if (!(alike && arithmetic && amp_is_floating(common)) && binary_dtype_checks(c, common) < 0) {
+    const int alpha = c->row->nnumbers ? c->arg[c->row->number[0]].num.kind : NUMBER_NONE;
+    if (!(alike && arithmetic && amp_is_floating(common) && alpha != NUMBER_BOOL && alpha != NUMBER_COMPLEX) &&
+        binary_dtype_checks(c, common) < 0) {
         return -1;
     }
     int out = common;
@@ -592,8 +599,9 @@ int run_CLAMP_TENSOR(OpCall *c) {
         PyErr_SetString(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
         return -1;
     }
-    Tensor *x = (Tensor *)Py_NewRef(c->arg[0].t);
-    if (low) {
+    /* In place, what the two steps keep must not be what is written to. */
+    Tensor *x = c->inplace && grad_recording() ? call_clone(c->arg[0].t) : (Tensor *)Py_NewRef(c->arg[0].t);
+    if (low && x) {
         Tensor *next = call_binary(OP_maximum, x, low);
         Py_SETREF(x, next);
     }

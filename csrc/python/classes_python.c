@@ -29,15 +29,6 @@ static PyObject *body_of(const OpRow *row, const char *module) {
     return *slot;
 }
 
-static PyObject *number_object(const Number *n) {
-    switch (n->kind) {
-    case NUMBER_BOOL: return PyBool_FromLong(n->i != 0);
-    case NUMBER_INT: return PyLong_FromLongLong(n->i);
-    case NUMBER_COMPLEX: return PyComplex_FromDoubles(n->f, n->imag);
-    default: return PyFloat_FromDouble(n->f);
-    }
-}
-
 static PyObject *int_tuple(const Arg *a) {
     PyObject *tuple = PyTuple_New(a->n);
     for (int i = 0; tuple && i < a->n; i++) {

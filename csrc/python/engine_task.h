@@ -22,8 +22,16 @@ typedef struct Capture {
 
 enum { FIRST_SLOTS = 32 };
 
-/* slot, table, heap and capture point into the arrays at the end, which small graphs never outgrow, or to heap blocks. */
+/* What small graphs never outgrow. Not on the stack, where passes that start passes would pile it up. */
+typedef struct TaskRoom {
+    int64_t table[2 * FIRST_SLOTS], heap[FIRST_SLOTS + 1];
+    TaskSlot slot[FIRST_SLOTS];
+    Capture capture;
+} TaskRoom;
+
+/* slot, table, heap and capture point into the room, or to heap blocks. */
 typedef struct Task {
+    TaskRoom *room;
     TaskSlot *slot;
     int64_t nslots, cap;
     int64_t *table; /* open addressing: slot number + 1 */
@@ -38,9 +46,6 @@ typedef struct Task {
     int ncapture;
     int64_t number;
     PyObject *at_end; /* list of callbacks, or NULL */
-    int64_t first_table[2 * FIRST_SLOTS], first_heap[FIRST_SLOTS + 1];
-    TaskSlot first_slot[FIRST_SLOTS];
-    Capture first_capture;
 } Task;
 
 /* ---- slots by key ---- */
@@ -64,7 +69,7 @@ static inline int grow_table(Task *t) {
         }
         table[h] = i + 1;
     }
-    if (t->table != t->first_table) {
+    if (t->table != t->room->table) {
         PyMem_Free(t->table);
     }
     t->table = table;
@@ -85,7 +90,7 @@ static inline int64_t find_slot(const Task *t, PyObject *key) {
 
 static inline int64_t add_slot(Task *t, PyObject *key) {
     if (t->nslots == t->cap) {
-        const bool first = t->slot == t->first_slot;
+        const bool first = t->slot == t->room->slot;
         int64_t cap = 2 * t->cap;
         TaskSlot *more = PyMem_Realloc(first ? NULL : t->slot, (size_t)cap * sizeof *more);
         if (!more) {
@@ -163,21 +168,29 @@ static inline int64_t heap_pop(Task *t) {
     return top;
 }
 
-/* Field by field: most of the arrays is written before it is read. -1 with MemoryError. */
+static TaskRoom *spare_room; /* of the pass that ended last, or NULL; GIL held */
+
+/* Field by field: most of the room is written before it is read. -1 with MemoryError. */
 static inline int task_begin(Task *t, int ninputs, const Edge *inputs) {
-    t->slot = t->first_slot;
-    t->cap = FIRST_SLOTS;
-    t->nslots = t->nheap = 0;
-    t->table = t->first_table;
-    t->mask = 2 * FIRST_SLOTS - 1;
-    memset(t->first_table, 0, sizeof t->first_table);
-    t->heap = t->first_heap;
+    t->nslots = t->nheap = t->ncapture = 0;
     t->scaled = false;
     t->loss_scale = 0;
     t->slices = NULL;
     t->rounded = 0;
     t->at_end = NULL;
-    t->capture = ninputs ? PyMem_Calloc((size_t)ninputs, sizeof *t->capture) : &t->first_capture;
+    t->room = spare_room ? spare_room : PyMem_Malloc(sizeof *t->room);
+    spare_room = NULL;
+    if (!t->room) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    t->slot = t->room->slot;
+    t->cap = FIRST_SLOTS;
+    t->table = t->room->table;
+    t->mask = 2 * FIRST_SLOTS - 1;
+    memset(t->table, 0, sizeof t->room->table);
+    t->heap = t->room->heap;
+    t->capture = ninputs ? PyMem_Calloc((size_t)ninputs, sizeof *t->capture) : &t->room->capture;
     t->ncapture = t->capture ? ninputs : 0;
     for (int i = 0; i < t->ncapture; i++) {
         t->capture[i] = (Capture){.key = inputs[i].to, .nr = inputs[i].nr};
@@ -190,6 +203,10 @@ static inline int task_begin(Task *t, int ninputs, const Edge *inputs) {
 }
 
 static inline void task_free(Task *t) {
+    TaskRoom *room = t->room;
+    if (!room) {
+        return;
+    }
     for (int i = 0; i < t->ncapture; i++) {
         Py_XDECREF(t->capture[i].result);
     }
@@ -205,17 +222,22 @@ static inline void task_free(Task *t) {
             }
         }
     }
-    if (t->slot != t->first_slot) {
+    if (t->slot != room->slot) {
         PyMem_Free(t->slot);
     }
-    if (t->table != t->first_table) {
+    if (t->table != room->table) {
         PyMem_Free(t->table);
     }
-    if (t->heap != t->first_heap) {
+    if (t->heap != room->heap) {
         PyMem_Free(t->heap);
     }
-    if (t->capture != &t->first_capture) {
+    if (t->capture != &room->capture) {
         PyMem_Free(t->capture);
+    }
+    if (spare_room) {
+        PyMem_Free(room);
+    } else {
+        spare_room = room;
     }
     Py_XDECREF(t->at_end);
 }

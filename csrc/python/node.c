@@ -469,11 +469,19 @@ static int note_layout(Node *n, const Tensor *input) {
     return usual ? 0 : keep_layout(n, input->v.ndim, input->v.stride, offset_of(input));
 }
 
-/* Whether the call's results get a node. */
-static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg) {
-    bool wanted = false, floating = false;
+int node_refuse_complex(const OpRow *row) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: a complex result has no derivative here, but an argument requires grad: call it on .detach(), or under "
+                 "no_grad()",
+                 row->name);
+    return -1;
+}
+
+/* Whether the call's results get a node; -1 with RuntimeError for complex ones, whose history would end without a word. */
+static int is_wanted(const OpRow *row, const OpCall *call, const Arg *arg) {
+    bool wanted = false, floating = false, is_complex = false;
     if (!amp_grad_enabled || row->derivative == d_none) {
-        return false;
+        return 0;
     }
     for (int i = 0; i < row->ntensors && !wanted; i++) {
         const Arg *a = &arg[row->tensor[i]];
@@ -486,6 +494,10 @@ static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg) {
     }
     for (int i = 0; wanted && i < call->nresult; i++) {
         floating |= amp_is_floating(call->result[i]->v.dtype);
+        is_complex |= amp_is_complex(call->result[i]->v.dtype);
+    }
+    if (is_complex) {
+        return node_refuse_complex(row);
     }
     return floating;
 }
@@ -493,8 +505,11 @@ static bool is_wanted(const OpRow *row, const OpCall *call, const Arg *arg) {
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
     Tensor *few[MAX_INPUTS], **in = few;
     int n = 0, total = 0;
-    bool wanted = is_wanted(row, call, arg);
+    int wanted = is_wanted(row, call, arg);
     Node *node = NULL;
+    if (wanted < 0) {
+        return -1;
+    }
     if (!wanted && !call->is_view) {
         if (call->inplace) {
             tensor_bump(call->out);

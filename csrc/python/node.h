@@ -124,6 +124,8 @@ int node_init(PyObject *module);
 bool grad_recording(void); /* grad mode is on */
 /* Records a call: makes the node, links results to it. 0 or -1. */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
+/* RuntimeError; -1. */
+int node_refuse_complex(const OpRow *row);
 /* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
 Node *node_new(int op, int nin, int nout, int narg);
 /* To be called once the edges are set: a node is newer than all that its edges lead to, also than a view's history that was made

@@ -176,6 +176,22 @@ static void link_overloads(void) {
     }
 }
 
+/* clamp(min=t, max=u) of tensors, or of numbers, among which 0-dim tensors count then: whether there is a later overload with a number of
+ * the same name in the same place. */
+static void find_strict(void) {
+    for (int i = 0; i < OP_COUNT; i++) {
+        for (int v = 0; v < 5; v++) {
+            for (int k = next_overload[v][i]; k >= 0; k = next_overload[v][k]) {
+                for (int p = 0; p < amp_rows[i].nparams && p < amp_rows[k].nparams; p++) {
+                    Param *tensor = &amp_rows[i].param[p], *number = &amp_rows[k].param[p];
+                    tensor->strict |= tensor->kind == ARG_TENSOR && number->kind == ARG_NUMBER &&
+                                      tensor->interned == number->interned;
+                }
+            }
+        }
+    }
+}
+
 /* The docstring of the name that row i is the first of. */
 static char *doc_of(int variant, int i, DocKind kind) {
     enum { MAX_OVERLOADS = 8 };
@@ -288,6 +304,7 @@ int op_entries_init(PyObject *module) {
             return -1;
         }
     }
+    find_strict();
     return make_entry_type() < 0 || PyModule_AddFunctions(module, methods) < 0 || add_functions(module, "functions", 0, -1) < 0 ||
                    add_functions(module, "nn", 4, 3) < 0
                ? -1

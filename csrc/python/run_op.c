@@ -483,6 +483,9 @@ static int check_keeping(const OpCall *c) {
 /* What must hold before a tensor that exists is written to. */
 static int check_destination(OpCall *c) {
     const OpRow *row = c->row;
+    if (c->inplace && amp_is_complex(c->out->v.dtype) && grad_recording() && any_requires_grad(c)) {
+        return node_refuse_complex(row);
+    }
     if (c->inplace) {
         return check_inplace(row, c->out) < 0 || (grad_recording() && check_keeping(c) < 0) ? -1 : keep_original(c);
     }
