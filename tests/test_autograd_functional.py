@@ -1,5 +1,7 @@
 """autograd.functional, against derivatives that are known and Jacobians by central differences."""
 
+import warnings
+
 import numpy as np
 import pytest
 from golden_tools import torch
@@ -134,3 +136,14 @@ def test_products_with_vectors(x, y):
 def test_what_is_refused(call, error, text, x):
     with pytest.raises(error, match=text):
         call(x)
+
+
+def test_a_gradient_with_history_keeps_it_when_more_is_added():
+    a = torch.tensor([2.0, 3.0], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (a**3).sum().backward(create_graph=True)
+    g = a.grad
+    (a * 2).sum().backward()
+    assert a.grad is g and g.requires_grad and g.tolist() == [14, 29]
+    assert torch.autograd.grad(g.sum(), a)[0].tolist() == [12, 18]

@@ -125,7 +125,7 @@ static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
     if (leaf->grad) {
         Tensor *have = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad during the addition */
         int failed = 0;
-        if (t->create_graph || have->fn || have->flags & TENSOR_REQUIRES_GRAD) {
+        if (t->create_graph) {
             Tensor *total = call_binary(OP_add, have, g);
             failed = total ? 0 : -1;
             if (total) {
