@@ -22,7 +22,7 @@
 #include <stdatomic.h>
 
 enum {
-    BLOCK = 256,        /* keys */
+    BLOCK = 512,        /* keys */
     PART = 16 * BLOCK,  /* keys that are packed at a time */
     CHUNK = 448,        /* queries, at most */
     PITCH = BLOCK + 16, /* rows of scores do not meet in one cache set */
@@ -48,10 +48,15 @@ typedef struct Work {
     int64_t packed, packed_part; /* what lies in key and value; -1: nothing */
     int64_t part_at, part_keys;  /* the part under work */
     int64_t matrix, first;       /* of queries; row of the chunk */
-    float *key, *value;          /* panels */
-    float *query, *score, *add;  /* one tile's */
-    float *sum, *top, *o;        /* the chunk's */
+    int64_t next;                /* the chunk after it, -1: none */
+    Fetch fetch;
+    float *key, *value;         /* panels */
+    float *query, *score, *add; /* one tile's */
+    float *sum, *top, *o;       /* the chunk's */
 } Work;
+
+/* Of a chunk: backwards, since causal ones get lighter. */
+static int64_t first_row(const Forward *f, int64_t unit) { return (f->chunks - 1 - unit % f->chunks) * f->chunk; }
 
 static void pack_part(Work *w, int64_t kind) {
     const Attention *a = &w->f->a;
@@ -87,6 +92,23 @@ static void advance_row(Work *w, int64_t at, float *s, const float *add, int64_t
     r->scale(o, f->a.wide_v, fade);
 }
 
+/* Results of this chunk, and what the next one reads. */
+static void plan_fetch(Work *w, int64_t rows) {
+    const Forward *f = w->f;
+    const Attention *a = &f->a;
+    w->fetch = (Fetch){.now = 0};
+    if (w->next >= 0) {
+        const int64_t matrix = w->next / f->chunks, first = first_row(f, w->next), kind = matrix / a->group;
+        attention_want(&w->fetch, a->query, matrix, first, attention_min(f->chunk, a->length - first));
+        if (kind != w->matrix / a->group || f->part < a->keys) {
+            attention_want(&w->fetch, a->key, kind, 0, f->part);
+            attention_want(&w->fetch, a->value, kind, 0, f->part);
+        }
+    }
+    attention_want(&w->fetch, f->out, w->matrix, w->first, rows);
+    attention_pace(&w->fetch, rows);
+}
+
 /* One tile with the keys of the part that any of its rows sees. */
 static void advance_tile(Work *w, int64_t at, int64_t rows) {
     const Forward *f = w->f;
@@ -96,16 +118,17 @@ static void advance_tile(Work *w, int64_t at, int64_t rows) {
     float *o = w->o + at * a->wide_v;
     if (seen <= 0) return;
     const Source q = attention_source(a->query, w->matrix, row);
-    attention_pack_rows(a, w->query, a->depth_e, &q, rows, a->features);
+    const Left left = attention_left(a, w->query, &q, rows, a->features);
     for (int64_t key = 0; key < seen; key += BLOCK) {
         const int64_t n = attention_min(BLOCK, seen - key), whole = attention_round_up(n, lanes);
         const bool first = w->part_at + key == 0;
-        attention_product(a, a->depth_e, w->query, a->depth_e, 1, w->key + key * a->depth_e, a->depth_e * a->width, n, w->score,
+        attention_product(a, a->depth_e, left.data, left.row, 1, w->key + key * a->depth_e, a->depth_e * a->width, n, w->score,
                           PITCH, rows, false);
         if (a->mask) attention_load_mask(a, w->matrix, row, rows, w->part_at + key, n, w->add, PITCH);
         for (int64_t i = 0; i < rows; i++) {
             const int64_t past = row + i + 1 - w->part_at - key;
             const int64_t own = a->plan->causal ? attention_max(0, attention_min(n, past)) : n;
+            attention_fetch(&w->fetch);
             advance_row(w, at + i, w->score + i * PITCH, a->mask ? w->add + i * PITCH : NULL, own, whole, o + i * a->wide_v,
                         first);
         }
@@ -131,10 +154,11 @@ static void run_chunk(Work *w, int64_t unit) {
     const Forward *f = w->f;
     const Attention *a = &f->a;
     w->matrix = unit / f->chunks;
-    w->first = (f->chunks - 1 - unit % f->chunks) * f->chunk; /* backwards: causal chunks get lighter */
+    w->first = first_row(f, unit);
     const int64_t rows = attention_min(f->chunk, a->length - w->first);
     const int64_t seen = a->plan->causal ? attention_min(a->keys, w->first + rows) : a->keys;
     for (int64_t i = 0; i < rows; i++) w->top[i] = -INFINITY;
+    plan_fetch(w, rows);
     for (w->part_at = 0; w->part_at < seen; w->part_at += f->part) {
         w->part_keys = attention_min(f->part, a->keys - w->part_at);
         pack_part(w, w->matrix / a->group);
@@ -175,7 +199,10 @@ static void run_units(void *ctx, int64_t begin, int64_t end) {
         return;
     }
     lay_out(f, &w, memory);
-    for (int64_t unit = begin; unit < end; unit++) run_chunk(&w, unit);
+    for (int64_t unit = begin; unit < end; unit++) {
+        w.next = attention_next(&f->a, unit, begin, end, f->a.kinds * f->a.group * f->chunks);
+        run_chunk(&w, unit);
+    }
     gemm_release(f->a.micro);
 }
 

@@ -1,6 +1,6 @@
 /* Gradients of attention. With chances P, output O, its gradient G and D = rowsum(G O):
  *
- *     dS = P (G V^T - D) scale        dQ = dS K        dK = dS^T Q        dV = P^T G
+ *     dS = P (G V^T - D)        dQ = dS K scale        dK = dS^T Q scale        dV = P^T G
  *
  * A thread takes a part of the keys of one matrix and walks over all queries that see it, in blocks; P is formed again from the scores and
  * the forward call's logarithms, in tiles that stay in the L1 cache, and kept for one block:
@@ -30,7 +30,8 @@
 enum {
     BLOCK = 224, /* keys: whole panels, and whole tiles of the widest micro-kernel */
     PITCH = BLOCK + 16,
-    ROWS = 112, /* queries, about */
+    ALONG_PITCH = BLOCK / 2 + 16, /* of pairs */
+    ROWS = 224,                   /* queries, about */
     ENOUGH_UNITS = 16,
     FEW_PARTS = 4,
     MOST_BYTES = 64 << 20 /* for the gradients of more parts than few */
@@ -44,6 +45,7 @@ typedef struct Backward {
     const float *logarithms;
     View *dq, *dk, *dv; /* NULL: not wanted */
     bool adjust;        /* scores are scaled in place */
+    AttentionPanelsFn panels;
     float factor;
     int64_t block;       /* queries */
     int64_t part, parts; /* keys per part, parts per matrix */
@@ -55,14 +57,16 @@ typedef struct Backward {
 /* A thread's memory. */
 typedef struct Work {
     const Backward *f;
-    int64_t first, keys;                /* of the part */
-    int64_t matrix, row, rows;          /* the block of queries */
+    int64_t first, keys;       /* of the part */
+    int64_t matrix, row, rows; /* the block of queries */
+    Fetch fetch_part, fetch_block;
     float *key_down, *value_down, *key; /* right operands of the scores, of G V^T, of dq */
     float *dk, *dv;
-    float *query, *grad;           /* left operands of the scores and of G V^T */
+    Left query, grad;              /* left operands of the scores and of G V^T */
+    float *query_rows, *grad_rows; /* memory for them */
     float *query_down, *grad_down; /* right operands of dk and dv */
     float *shift, *delta, *dq;
-    float *s, *dp, *add, *wide[2]; /* one tile's */
+    float *s, *dp, *add, *output; /* one tile's */
     float *p, *ds, *along;
 } Work;
 
@@ -76,32 +80,27 @@ static void pack_keys(Work *w, int64_t kind) {
 }
 
 /* delta[i] = the dot product of row i of the gradient and of the output. */
-static void find_deltas(Work *w, const Source *grad) {
+static void find_deltas(Work *w) {
     const Attention *a = &w->f->a;
-    const Source output = attention_source(w->f->output, w->matrix, w->row);
     for (int64_t at = 0; at < w->rows; at += a->micro->rows) {
         const int64_t rows = attention_min(a->micro->rows, w->rows - at);
-        Source part[2] = {*grad, output};
-        for (int i = 0; i < 2; i++) {
-            part[i].data += at * part[i].row;
-            gemm_load_block(w->wide[i], a->wide_v, &part[i], rows, a->values);
-        }
-        for (int64_t i = 0; i < rows; i++) {
-            for (int64_t j = a->values; j < a->wide_v; j++) w->wide[0][i * a->wide_v + j] = w->wide[1][i * a->wide_v + j] = 0.0f;
-            w->delta[at + i] = w->f->rows->dot(w->wide[0] + i * a->wide_v, w->wide[1] + i * a->wide_v, a->wide_v);
-        }
+        const Source src = attention_source(w->f->output, w->matrix, w->row + at);
+        const Left output = attention_left(a, w->output, &src, rows, a->values);
+        const float *grad = w->grad.data + at * w->grad.row;
+        for (int64_t i = 0; i < rows; i++)
+            w->delta[at + i] = w->f->rows->dot(grad + i * w->grad.row, output.data + i * output.row, a->depth_v);
     }
 }
 
 static void pack_queries(Work *w) {
     const Attention *a = &w->f->a;
     const Source q = attention_source(a->query, w->matrix, w->row), g = attention_source(w->f->grad, w->matrix, w->row);
-    attention_pack_rows(a, w->query, a->depth_e, &q, w->rows, a->features);
-    attention_pack_rows(a, w->grad, a->depth_v, &g, w->rows, a->values);
+    w->query = attention_left(a, w->query_rows, &q, w->rows, a->features);
+    w->grad = attention_left(a, w->grad_rows, &g, w->rows, a->values);
     if (w->f->dk) attention_pack_panels(a, w->query_down, &q, w->rows, a->features);
     if (w->f->dv) attention_pack_panels(a, w->grad_down, &g, w->rows, a->values);
     memcpy(w->shift, w->f->logarithms + w->matrix * a->length + w->row, (size_t)w->rows * sizeof *w->shift);
-    find_deltas(w, &g);
+    find_deltas(w);
 }
 
 /* How many of the keys from `key` on, at most n, query `row` sees. */
@@ -110,36 +109,60 @@ static int64_t seen_by(const Work *w, int64_t row, int64_t key, int64_t n) {
     return attention_max(0, attention_min(n, row + 1 - w->first - key));
 }
 
+/* What becomes of the scores of `rows` queries at `at` of the block with `cols` keys from column `col` on. */
+static AttentionTile tile_at(const Work *w, int64_t at, int64_t rows, int64_t col, int64_t cols) {
+    const Attention *a = &w->f->a;
+    const int64_t out = attention_depth(a, at) * PITCH + col;
+    return (AttentionTile){.s = w->s,
+                           .dp = w->dp,
+                           .pitch = a->width,
+                           .rows = rows,
+                           .cols = cols,
+                           .shift = w->shift + at,
+                           .delta = w->delta + at,
+                           .factor = w->f->factor,
+                           .p = w->p + out,
+                           .ds = w->ds + out,
+                           .along = a->pairs ? w->along + at * ALONG_PITCH + col / 2 : NULL,
+                           .out_pitch = PITCH,
+                           .along_pitch = ALONG_PITCH};
+}
+
 /* `rows` queries at `at` of the block, and the panel of `n` keys at `key` + `col`. */
 static void form_panel(Work *w, int64_t at, int64_t rows, int64_t key, int64_t col, int64_t n) {
     const Backward *f = w->f;
     const Attention *a = &f->a;
     const int64_t whole = attention_round_up(n, a->micro->lanes), column = key + col;
-    attention_product(a, a->depth_e, w->query + at * a->depth_e, a->depth_e, 1, w->key_down + column * a->depth_e, 0, n, w->s,
-                      a->width, rows, false);
-    attention_product(a, a->depth_v, w->grad + at * a->depth_v, a->depth_v, 1, w->value_down + column * a->depth_v, 0, n, w->dp,
-                      a->width, rows, false);
+    attention_product(a, a->depth_e, w->query.data + at * w->query.row, w->query.row, 1, w->key_down + column * a->depth_e, 0, n,
+                      w->s, a->width, rows, false);
+    attention_product(a, a->depth_v, w->grad.data + at * w->grad.row, w->grad.row, 1, w->value_down + column * a->depth_v, 0, n,
+                      w->dp, a->width, rows, false);
     for (int64_t i = 0; i < rows; i++) {
         float *s = w->s + i * a->width;
         if (f->adjust) f->rows->adjust(s, a->mask ? w->add + i * PITCH + col : NULL, whole, (float)a->plan->scale);
         for (int64_t j = seen_by(w, w->row + at + i, column, n); j < whole; j++) s[j] = -INFINITY;
     }
-    const int64_t out = attention_depth(a, at) * PITCH + col;
-    const AttentionTile tile = {.s = w->s,
-                                .dp = w->dp,
-                                .pitch = a->width,
-                                .rows = rows,
-                                .cols = whole,
-                                .shift = w->shift + at,
-                                .delta = w->delta + at,
-                                .factor = f->factor,
-                                .scale = (float)a->plan->scale,
-                                .p = w->p + out,
-                                .ds = w->ds + out,
-                                .along = a->pairs ? w->along + at * PITCH + col / 2 : NULL,
-                                .out_pitch = PITCH,
-                                .along_pitch = PITCH};
+    const AttentionTile tile = tile_at(w, at, rows, col, whole);
     f->rows->tile(&tile);
+}
+
+/* As many of the `n` keys at `key` as come in whole panels, none of which is hidden from any of the tile's queries. Returns how many. */
+static int64_t form_panels(Work *w, int64_t at, int64_t rows, int64_t key, int64_t n) {
+    const Backward *f = w->f;
+    const Attention *a = &f->a;
+    const int64_t panels = seen_by(w, w->row + at, key, n) / a->width;
+    if (!f->panels || f->adjust || rows < a->micro->rows || !panels) return 0;
+    const AttentionPanels t = {.query = {w->query.data + at * w->query.row, w->query.row},
+                               .grad = {w->grad.data + at * w->grad.row, w->grad.row},
+                               .depth_e = a->depth_e,
+                               .depth_v = a->depth_v,
+                               .key_down = w->key_down + key * a->depth_e,
+                               .value_down = w->value_down + key * a->depth_v,
+                               .panels = panels,
+                               .tile = tile_at(w, at, rows, 0, panels * a->width),
+                               .fetch = {&w->fetch_part, &w->fetch_block}};
+    f->panels(&t);
+    return panels * a->width;
 }
 
 /* Clears columns [col, n) of p and ds for a tile. */
@@ -156,14 +179,19 @@ static void form_tile(Work *w, int64_t at, int64_t key, int64_t n) {
     const Backward *f = w->f;
     const Attention *a = &f->a;
     const int64_t rows = attention_min(a->micro->rows, w->rows - at), seen = seen_by(w, w->row + at + rows - 1, key, n);
-    int64_t col = 0;
+    int64_t col = form_panels(w, at, rows, key, n);
     if (a->mask && seen > 0) attention_load_mask(a, w->matrix, w->row + at, rows, w->first + key, n, w->add, PITCH);
-    for (; col < seen; col += a->width) form_panel(w, at, rows, key, col, attention_min(a->width, n - col));
+    for (; col < seen; col += a->width) {
+        attention_fetch(&w->fetch_part);
+        attention_fetch(&w->fetch_block);
+        form_panel(w, at, rows, key, col, attention_min(a->width, n - col));
+    }
     clear(w, at, rows, col, n);
     if (!f->dq || seen == 0) return;
-    const float *left = (a->pairs ? w->along : w->ds) + at * PITCH;
+    const int64_t pitch = a->pairs ? ALONG_PITCH : PITCH;
+    const float *left = (a->pairs ? w->along : w->ds) + at * pitch;
     const int64_t depth = attention_depth(a, w->keys);
-    attention_product(a, attention_depth(a, seen), left, PITCH, 1, w->key + attention_depth(a, key) * a->width, depth * a->width,
+    attention_product(a, attention_depth(a, seen), left, pitch, 1, w->key + attention_depth(a, key) * a->width, depth * a->width,
                       a->features, w->dq + at * a->wide_e, a->wide_e, rows, key > 0);
 }
 
@@ -186,6 +214,7 @@ static void keep_dq(Work *w, int64_t part) {
     const Backward *f = w->f;
     const Attention *a = &f->a;
     if (!f->dq) return;
+    f->rows->scale(w->dq, w->rows * a->wide_e, (float)a->plan->scale);
     if (f->sums) {
         float *to = f->sums + ((w->matrix * f->parts + part) * a->length + w->row) * a->wide_e;
         memcpy(to, w->dq, (size_t)(w->rows * a->wide_e) * sizeof *to);
@@ -195,10 +224,52 @@ static void keep_dq(Work *w, int64_t part) {
     gemm_store_block(&to, 0, 0, 0, w->dq, a->wide_e, w->rows, a->features);
 }
 
-static void run_block(Work *w, int64_t part) {
+/* About how many panels of tiles are formed of so many queries. */
+static int64_t panels_of(const Work *w, int64_t rows) {
+    const Attention *a = &w->f->a;
+    const int64_t panels = attention_divide_up(rows, a->micro->rows) * attention_divide_up(w->keys, a->width);
+    return a->plan->causal ? panels / 2 : panels;
+}
+
+/* Results of this part, and the keys of the next. */
+static void plan_part(Work *w, int64_t unit, int64_t next) {
+    const Backward *f = w->f;
+    const Attention *a = &f->a;
+    w->fetch_part = (Fetch){.now = 0};
+    if (next >= 0) {
+        const int64_t first = next % f->parts * f->part, keys = attention_min(f->part, a->keys - first);
+        attention_want(&w->fetch_part, a->key, next / f->parts, first, keys);
+        attention_want(&w->fetch_part, a->value, next / f->parts, first, keys);
+    }
+    attention_want(&w->fetch_part, f->dk, unit / f->parts, w->first, w->keys);
+    attention_want(&w->fetch_part, f->dv, unit / f->parts, w->first, w->keys);
+    attention_pace(&w->fetch_part, a->group * panels_of(w, a->length));
+}
+
+/* Results of this block, and the rows of the next: of this matrix, of the one after it, or of the next part's first. */
+static void plan_block(Work *w, int64_t next_unit) {
+    const Backward *f = w->f;
+    const Attention *a = &f->a;
+    const int64_t past = w->row + w->rows;
+    int64_t matrix = w->matrix, row = past;
+    if (past >= a->length && (w->matrix + 1) % a->group) matrix++, row = a->plan->causal ? w->first : 0;
+    else if (past >= a->length) matrix = next_unit < 0 ? -1 : next_unit / f->parts * a->group, row = 0;
+    const int64_t rows = attention_min(f->block, a->length - row);
+    w->fetch_block = (Fetch){.now = 0};
+    if (matrix >= 0) {
+        attention_want(&w->fetch_block, a->query, matrix, row, rows);
+        attention_want(&w->fetch_block, f->grad, matrix, row, rows);
+        attention_want(&w->fetch_block, f->output, matrix, row, rows);
+    }
+    if (!f->sums) attention_want(&w->fetch_block, f->dq, w->matrix, w->row, w->rows);
+    attention_pace(&w->fetch_block, panels_of(w, w->rows));
+}
+
+static void run_block(Work *w, int64_t part, int64_t next_unit) {
     const Attention *a = &w->f->a;
     const int64_t tile = a->micro->rows, seen = seen_by(w, w->row + w->rows - 1, 0, w->keys);
     pack_queries(w);
+    plan_block(w, next_unit);
     for (int64_t key = 0; key < seen; key += BLOCK) {
         const int64_t n = attention_min(BLOCK, seen - key);
         for (int64_t at = 0; at < w->rows; at += tile) form_tile(w, at, key, n);
@@ -207,21 +278,23 @@ static void run_block(Work *w, int64_t part) {
     keep_dq(w, part);
 }
 
-static void run_part(Work *w, int64_t unit) {
+static void run_part(Work *w, int64_t unit, int64_t next) {
     const Backward *f = w->f;
     const Attention *a = &f->a;
     const int64_t kind = unit / f->parts, part = unit % f->parts;
     w->first = part * f->part;
     w->keys = attention_min(f->part, a->keys - w->first);
     pack_keys(w, kind);
+    plan_part(w, unit, next);
     memset(w->dk, 0, (size_t)(w->keys * a->wide_e) * sizeof *w->dk);
     memset(w->dv, 0, (size_t)(w->keys * a->wide_v) * sizeof *w->dv);
     for (w->matrix = kind * a->group; w->matrix < (kind + 1) * a->group; w->matrix++)
         for (w->row = a->plan->causal ? w->first : 0; w->row < a->length; w->row += f->block) {
             w->rows = attention_min(f->block, a->length - w->row);
-            run_block(w, part);
+            run_block(w, part, next);
         }
     if (f->dk) {
+        f->rows->scale(w->dk, w->keys * a->wide_e, (float)a->plan->scale);
         const Matrix to = attention_matrix(f->dk, kind, w->first);
         gemm_store_block(&to, 0, 0, 0, w->dk, a->wide_e, w->keys, a->features);
     }
@@ -252,8 +325,8 @@ static int64_t lay_out(const Backward *f, Work *w, float *memory) {
         {&w->key, attention_depth(a, f->part) * panels_e},
         {&w->dk, f->part * a->wide_e},
         {&w->dv, f->part * a->wide_v},
-        {&w->query, block * a->depth_e},
-        {&w->grad, block * a->depth_v},
+        {&w->query_rows, block * a->depth_e},
+        {&w->grad_rows, block * a->depth_v},
         {&w->query_down, depth * panels_e},
         {&w->grad_down, depth * panels_v},
         {&w->shift, block},
@@ -262,11 +335,10 @@ static int64_t lay_out(const Backward *f, Work *w, float *memory) {
         {&w->s, tile * a->width},
         {&w->dp, tile * a->width},
         {&w->add, tile * PITCH},
-        {&w->wide[0], tile * a->wide_v},
-        {&w->wide[1], tile * a->wide_v},
+        {&w->output, tile * a->depth_v},
         {&w->p, scores},
         {&w->ds, scores},
-        {&w->along, a->pairs ? block * PITCH : 0},
+        {&w->along, a->pairs ? block * ALONG_PITCH : 0},
     };
     int64_t total = 0;
     for (size_t i = 0; i < sizeof piece / sizeof *piece; i++) {
@@ -285,7 +357,8 @@ static void run_parts(void *ctx, int64_t begin, int64_t end) {
         return;
     }
     lay_out(f, &w, memory);
-    for (int64_t unit = begin; unit < end; unit++) run_part(&w, unit);
+    for (int64_t unit = begin; unit < end; unit++)
+        run_part(&w, unit, attention_next(&f->a, unit, begin, end, f->a.kinds * f->parts));
     gemm_release(f->a.micro);
 }
 
@@ -341,9 +414,11 @@ Status amp_attention_backward(const Call *call) {
     Work none;
     attention_describe(&f.a, call);
     f.rows = attention_rows(f.a.pairs);
+    f.panels = attention_panels(&f.a);
     f.adjust = f.a.mask || !(f.a.plan->scale > 0.0);
     f.factor = f.adjust ? LOG2_E : (float)(f.a.plan->scale * 0x1.71547652b82fep+0);
-    f.block = ROWS / f.a.micro->rows * f.a.micro->rows;
+    const int64_t blocks = attention_divide_up(f.a.length, ROWS);
+    f.block = attention_round_up(attention_divide_up(f.a.length, blocks), f.a.micro->rows); /* even: no thin last one */
     choose_parts(&f);
     f.bytes = lay_out(&f, &none, NULL);
     atomic_init(&f.status, AMP_OK);

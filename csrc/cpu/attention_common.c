@@ -5,7 +5,7 @@
 void attention_describe(Attention *a, const Call *call) {
     const View *q = call->in[0], *k = call->in[1], *v = call->in[2];
     const int nd = q->ndim;
-    *a = (Attention){.plan = call->extra, .query = q, .key = k, .value = v, .mask = call->in[3]};
+    *a = (Attention){.plan = call->extra, .query = q, .key = k, .value = v, .mask = call->in[3], .caller = pthread_self()};
     a->kinds = k->numel / (k->shape[nd - 2] * k->shape[nd - 1]);
     a->group = nd > 2 ? q->shape[nd - 3] / k->shape[nd - 3] : 1;
     a->length = q->shape[nd - 2];
@@ -55,9 +55,53 @@ void attention_pack_panels(const Attention *a, float *dst, const Source *src, in
     }
 }
 
-void attention_pack_rows(const Attention *a, float *dst, int64_t pitch, const Source *src, int64_t rows, int64_t k) {
-    if (a->pairs) gemm_load_pairs_along(dst, pitch, src, rows, k);
-    else gemm_load_block(dst, pitch, src, rows, k);
+Left attention_left(const Attention *a, float *memory, const Source *src, int64_t rows, int64_t k) {
+    const int64_t item = a->pairs ? 2 : 4, pitch = attention_depth(a, k);
+    const bool plain = src->dtype == (a->pairs ? AMP_BFLOAT16 : AMP_FLOAT32) && src->col == item && k * item % 4 == 0;
+    const bool crowded = src->row % 2048 == 0; /* rows that meet in few sets of the first-level cache */
+    if (plain && !crowded && src->row % 4 == 0 && ((uintptr_t)src->data & 3) == 0)
+        return (Left){(const float *)(const void *)src->data, src->row / 4};
+    if (a->pairs) gemm_load_pairs_along(memory, pitch, src, rows, k);
+    else gemm_load_block(memory, pitch, src, rows, k);
+    return (Left){memory, pitch};
+}
+
+void attention_want(Fetch *f, const View *x, int64_t i, int64_t row, int64_t rows) {
+    if (!x || rows <= 0 || f->ranges == ATTENTION_RANGES) return;
+    const Source src = attention_source(x, i, row);
+    const int64_t item = (int64_t)amp_itemsize(x->dtype);
+    if (src.col != item) return;
+    f->range[f->ranges].at = src.data;
+    f->range[f->ranges].row = src.row;
+    f->range[f->ranges].rows = rows;
+    f->range[f->ranges++].bytes = x->shape[x->ndim - 1] * item;
+}
+
+void attention_pace(Fetch *f, int64_t calls) {
+    int64_t rows = 0;
+    for (int i = 0; i < f->ranges; i++) rows += f->range[i].rows;
+    f->pace = attention_divide_up(rows, attention_max(1, calls));
+}
+
+void attention_fetch(Fetch *f) {
+    enum { LINE = 64 };
+    for (int64_t left = f->pace; left > 0 && f->now < f->ranges; f->now++) {
+        const int64_t row = f->range[f->now].row, bytes = f->range[f->now].bytes, n = attention_min(left, f->range[f->now].rows);
+        const char *at = f->range[f->now].at;
+        for (int64_t i = 0; i < n; i++, at += row)
+            for (int64_t b = 0; b < bytes; b += LINE) __builtin_prefetch(at + b, 0, 2);
+        left -= n;
+        f->range[f->now].at = at;
+        f->range[f->now].rows -= n;
+        if (f->range[f->now].rows > 0) break;
+    }
+}
+
+int64_t attention_next(const Attention *a, int64_t unit, int64_t begin, int64_t end, int64_t units) {
+    if (unit + 1 < end) return unit + 1;
+    const bool up = pthread_equal(pthread_self(), a->caller);
+    const int64_t next = up ? end : begin - (end - begin) * attention_max(1, amp_get_num_threads() - 1);
+    return next < units ? attention_max(next, -1) : -1;
 }
 
 void attention_product(const Attention *a, int64_t k, const float *left, int64_t row, int64_t col, const float *panels,

@@ -2,7 +2,7 @@
 #include "attention.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "attention_x86.h"
 #endif
 
 /* 2^f for |f| <= 1/2, relative error below 2^-23: 1 + f (c0 + f (c1 + ...)); exact at 0. */
@@ -12,8 +12,6 @@
 #define C3 0x1.3b2d4cp-7f
 #define C4 0x1.5f3e52p-10f
 #define C5 0x1.41fbbcp-13f
-/* Below, 2^x is 0: chances that small change nothing, and denormal operands would cost much. */
-#define LEAST (-125.0f)
 
 /* ------------------------------------------------------------------ any machine */
 
@@ -28,7 +26,7 @@ static inline float exp2_any(float x) {
     p = p * f + C0;
     p = p * f + 1.0f;
     const float scaled = amp_bits_f32(amp_f32_bits(p) + (amp_f32_bits(t) << 23));
-    return x < LEAST ? 0.0f : x == x ? scaled : x;
+    return x < ATTENTION_LEAST ? 0.0f : x == x ? scaled : x;
 }
 
 #define SET   rows_portable
@@ -64,7 +62,7 @@ AVX2 static inline __attribute__((always_inline)) __m256 exp2_avx2(__m256 x) {
     const __m256i k = _mm256_slli_epi32(_mm256_cvtps_epi32(t), 23);
     const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), k));
     const __m256 known = _mm256_blendv_ps(scaled, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    return _mm256_and_ps(known, _mm256_cmp_ps(x, _mm256_set1_ps(LEAST), _CMP_NLT_UQ));
+    return _mm256_and_ps(known, _mm256_cmp_ps(x, _mm256_set1_ps(ATTENTION_LEAST), _CMP_NLT_UQ));
 }
 
 AVX2 static inline float sum_avx2(__m256 v) {
@@ -98,26 +96,6 @@ AVX2 static inline float top_avx2(__m256 v) {
 
 /* ------------------------------------------------------------------ AVX512 */
 
-#define AVX512        __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
-#define AVX512_BF16   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
-#define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
-
-AVX512_INLINE __m512 exp2_avx512(__m512 x) {
-    const __m512 t = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(x, t);
-    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(C5), f, _mm512_set1_ps(C4));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(C3));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(C2));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(C1));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(C0));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(LEAST), _CMP_NLT_UQ), p, t);
-}
-
-/* Word 2i of the result: v's bfloat16 i; word 2i + 1: w's. */
-#define ZIP_ORDER \
-    _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, \
-                     1, 16, 0)
-
 #define SET           rows_avx512
 #define V             __m512
 #define LANES         16
@@ -147,16 +125,17 @@ AVX512_INLINE __m512 exp2_avx512(__m512 x) {
 #define MUL(x, y)     _mm512_mul_ps(x, y)
 #define MAX(x, y)     _mm512_max_ps(x, y)
 #define MADD(x, y, z) _mm512_fmadd_ps(x, y, z)
-#define EXP2(x)       exp2_avx512(x)
+#define EXP2(x)       exp2_coarse(x)
 #define SUM(v)        _mm512_reduce_add_ps(v)
 #define TOP(v)        _mm512_reduce_max_ps(v)
 #define PAIRS
-#define STORE_BF16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), (__m256i)_mm512_cvtneps_pbh(v))
-#define ROUNDED          __m512i
-#define ROUND(v, w)      ((__m512i)_mm512_cvtne2ps_pbh(w, v))
-#define STORE_LOW(p, r)  _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_castsi512_si256(r))
-#define STORE_HIGH(p, r) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_extracti64x4_epi64(r, 1))
-#define STORE_ZIP(p, r)  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(ZIP_ORDER, r))
+#define MADD_PAIRS(x, y, z) _mm512_dpbf16_ps(z, (__m512bh)(x), (__m512bh)(y))
+#define STORE_BF16(p, v)    _mm256_storeu_si256((__m256i *)(void *)(p), (__m256i)_mm512_cvtneps_pbh(v))
+#define ROUNDED             __m512i
+#define ROUND(v, w)         ((__m512i)_mm512_cvtne2ps_pbh(w, v))
+#define STORE_LOW(p, r)     store_low(p, r)
+#define STORE_HIGH(p, r)    store_high(p, r)
+#define STORE_ZIP(p, r)     store_zip(p, r)
 #include "attention_rows.h"
 #endif
 

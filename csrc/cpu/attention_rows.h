@@ -7,7 +7,7 @@
  *     MADD(x, y, z)    x * y + z
  *     EXP2(x)          2^x, 0 below -125; NaN stays NaN
  *     SUM(v) TOP(v)    over the lanes
- *     PAIRS            defined: STORE_BF16(p, v) rounds to LANES bfloat16; ROUND(v, w) gives v's and w's together, of which STORE_LOW and
+ *     PAIRS            defined: MADD_PAIRS(x, y, z) adds both products of each pair of bfloat16; STORE_BF16(p, v) rounds to LANES bfloat16; ROUND(v, w) gives v's and w's together, of which STORE_LOW and
  *                      STORE_HIGH store one, STORE_ZIP LANES pairs (v low, w high) */
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b)  CONCAT_(a, b)
@@ -67,47 +67,63 @@ TARGET static void NAME(scale)(float *x, int64_t n, float factor) {
 
 TARGET static float NAME(dot)(const float *x, const float *y, int64_t n) {
     V a = SET1(0.0f);
-    for (int64_t j = 0; j < n; j += LANES) a = MADD(LOAD(x + j), LOAD(y + j), a);
-    return SUM(a);
+    int64_t j = 0;
+#ifdef PAIRS
+    for (; j + LANES <= n; j += LANES) a = MADD_PAIRS(LOAD(x + j), LOAD(y + j), a);
+#else
+    for (; j + LANES <= n; j += LANES) a = MADD(LOAD(x + j), LOAD(y + j), a);
+#endif
+    float sum = SUM(a);
+    for (; j < n; j++) {
+#ifdef PAIRS
+        const uint32_t left = amp_f32_bits(x[j]), right = amp_f32_bits(y[j]), high = 0xffff0000u;
+        sum += amp_bits_f32(left << 16) * amp_bits_f32(right << 16) + amp_bits_f32(left & high) * amp_bits_f32(right & high);
+#else
+        sum += x[j] * y[j];
+#endif
+    }
+    return sum;
 }
 
-TARGET static inline __attribute__((always_inline)) V NAME(chance)(const AttentionTile *t, int64_t i, int64_t j) {
-    return EXP2(MADD(LOAD(t->s + i * t->pitch + j), SET1(t->factor), SET1(-t->shift[i])));
-}
-
-TARGET static inline __attribute__((always_inline)) V NAME(slope)(const AttentionTile *t, int64_t i, int64_t j, V p) {
-    return MUL(p, MUL(SUB(LOAD(t->dp + i * t->pitch + j), SET1(t->delta[i])), SET1(t->scale)));
-}
+/* ds of a vector of scores and of dp. */
+#define SLOPE(p, dp, delta) MUL(p, SUB(LOAD(dp), delta))
 
 #ifdef PAIRS
 TARGET static void NAME(tile)(const AttentionTile *t) {
-    for (int64_t i = 0; i < t->rows; i += 2) {
-        const bool both = i + 1 < t->rows;
+    const V factor = SET1(t->factor);
+    const int64_t rows = t->rows, cols = t->cols, pitch = t->pitch;
+    for (int64_t i = 0; i < rows; i += 2) {
+        const bool both = i + 1 < rows;
+        const float *s0 = t->s + i * pitch, *s1 = both ? s0 + pitch : s0, *dp0 = t->dp + i * pitch,
+                    *dp1 = both ? dp0 + pitch : dp0;
+        const V shift0 = SET1(-t->shift[i]), shift1 = SET1(both ? -t->shift[i + 1] : -INFINITY);
+        const V delta0 = SET1(t->delta[i]), delta1 = SET1(both ? t->delta[i + 1] : 0.0f);
         float *p = t->p + i / 2 * t->out_pitch, *ds = t->ds + i / 2 * t->out_pitch;
-        char *low = (char *)(t->along + i * t->along_pitch), *high = low + t->along_pitch * 4;
-        for (int64_t j = 0; j < t->cols; j += LANES) {
-            const V p0 = NAME(chance)(t, i, j), ds0 = NAME(slope)(t, i, j, p0);
-            V p1 = SET1(0.0f), ds1 = p1;
-            if (both) {
-                p1 = NAME(chance)(t, i + 1, j);
-                ds1 = NAME(slope)(t, i + 1, j, p1);
-            }
-            const ROUNDED slopes = ROUND(ds0, ds1);
+        char *low = (char *)(t->along + i * t->along_pitch), *high = both ? low + t->along_pitch * 4 : NULL;
+        for (int64_t j = 0; j < cols; j += LANES) {
+            const V p0 = EXP2(MADD(LOAD(s0 + j), factor, shift0)), p1 = EXP2(MADD(LOAD(s1 + j), factor, shift1));
+            const ROUNDED slopes = ROUND(SLOPE(p0, dp0 + j, delta0), SLOPE(p1, dp1 + j, delta1));
             STORE_ZIP(p + j, ROUND(p0, p1));
             STORE_ZIP(ds + j, slopes);
             STORE_LOW(low + 2 * j, slopes);
-            if (both) STORE_HIGH(high + 2 * j, slopes);
+            if (high) STORE_HIGH(high + 2 * j, slopes);
         }
     }
 }
 #else
 TARGET static void NAME(tile)(const AttentionTile *t) {
-    for (int64_t i = 0; i < t->rows; i++)
-        for (int64_t j = 0; j < t->cols; j += LANES) {
-            const V p = NAME(chance)(t, i, j);
-            STORE(t->p + i * t->out_pitch + j, p);
-            STORE(t->ds + i * t->out_pitch + j, NAME(slope)(t, i, j, p));
+    const V factor = SET1(t->factor);
+    const int64_t rows = t->rows, cols = t->cols;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *s = t->s + i * t->pitch, *dp = t->dp + i * t->pitch;
+        const V shift = SET1(-t->shift[i]), delta = SET1(t->delta[i]);
+        float *to_p = t->p + i * t->out_pitch, *ds = t->ds + i * t->out_pitch;
+        for (int64_t j = 0; j < cols; j += LANES) {
+            const V p = EXP2(MADD(LOAD(s + j), factor, shift));
+            STORE(to_p + j, p);
+            STORE(ds + j, SLOPE(p, dp + j, delta));
         }
+    }
 }
 #endif
 
@@ -129,12 +145,14 @@ static const AttentionRows SET = {NAME(max), NAME(exp), NAME(adjust), NAME(scale
 #undef SUM
 #undef TOP
 #undef PAIRS
+#undef MADD_PAIRS
 #undef STORE_BF16
 #undef ROUNDED
 #undef ROUND
 #undef STORE_LOW
 #undef STORE_HIGH
 #undef STORE_ZIP
+#undef SLOPE
 #undef CONCAT_
 #undef CONCAT
 #undef NAME

@@ -155,6 +155,53 @@ static uint64_t test_long(void) {
     return 0;
 }
 
-static uint64_t group(int k) { return k == 0 ? test_shapes() : test_long(); }
+/* A query's results do not depend on the tile that it lies in: the same bits alone as among others. */
+static uint64_t test_alone(void) {
+    enum { LENGTH = 45, KEYS = 101, E = 6 };
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int causal = 0; causal < 2; causal++) {
+            const int64_t q[] = {1, 1, LENGTH, E}, k[] = {1, 1, KEYS, E}, l[] = {1, 1, LENGTH};
+            const int64_t *shapes[] = {q, k, k, q, q, q, k, k};
+            Array x[9]; /* q, k, v, g, out, dq, dk, dv, logarithms */
+            for (int i = 0; i < 8; i++) x[i] = make(dtype ? AMP_BFLOAT16 : AMP_FLOAT32, 4, shapes[i], DENSE);
+            x[8] = make(AMP_FLOAT32, 3, l, DENSE);
+            for (int i = 0; i < 4; i++) fill_uniform(&x[i], -2, 2);
+            double want[2][LENGTH * E];
+            for (int64_t row = -1; row < LENGTH;
+                 row += causal ? LENGTH - 1 : 1) { /* -1: all; causal: a row alone is another problem */
+                Array one[9];
+                memcpy(one, x, sizeof x);
+                const int moved[] = {0, 3, 4, 5, 8};
+                for (int i = 0; i < 5 && row >= 0; i++) {
+                    Array *a = &one[moved[i]];
+                    a->shape[2] = causal ? LENGTH - 1 : 1;
+                    a->v.numel = a->shape[2] * (moved[i] == 8 ? 1 : E);
+                    if (!causal) a->v.data = element(&x[moved[i]], row * (moved[i] == 8 ? 1 : E));
+                }
+                AttentionPlan plan = {0.7, causal};
+                Call forward = {.op = OP_attention, .nin = 4, .nout = 2, .extra = &plan};
+                for (int i = 0; i < 3; i++) forward.in[i] = view(&one[i]);
+                forward.out[0] = view(&one[4]), forward.out[1] = view(&one[8]);
+                Call backward = forward;
+                const View *kept[] = {&one[4].v, &one[8].v};
+                backward.in[4] = view(&one[3]), backward.nin = 5, backward.list = kept, backward.nlist = 2, backward.nout = 3;
+                for (int i = 0; i < 3; i++) backward.out[i] = view(&one[5 + i]);
+                CHECK(amp_cpu_backend.attention(&forward) == AMP_OK, "attention");
+                CHECK(amp_cpu_backend.attention_backward(&backward) == AMP_OK, "gradients");
+                for (int64_t i = 0; i < one[4].v.numel; i++) {
+                    const int64_t at = row < 0 || causal ? i : row * E + i;
+                    for (int j = 0; j < 2; j++) {
+                        const double got = get(&one[4 + j], i);
+                        if (row < 0) want[j][at] = got;
+                        else CHECK(got == want[j][at], "result %d of row %d", j, (int)(at / E));
+                    }
+                }
+            }
+            for (int i = 0; i < 9; i++) free(x[i].memory);
+        }
+    return 0;
+}
 
-int main(void) { return run_levels(2, group); }
+static uint64_t group(int k) { return k == 0 ? test_shapes() : k == 1 ? test_long() : test_alone(); }
+
+int main(void) { return run_levels(3, group); }
