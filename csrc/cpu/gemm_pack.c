@@ -204,9 +204,10 @@ AVX512 static void zip_rows_avx512(char *dst, int64_t dst_row, const char *src, 
         const char *from = src + 2 * j;
         char *to = dst + 4 * j;
         for (int64_t i = 0; i < k; i += 2, from += 2 * src_row, to += dst_row) {
-            const char *later = (const char *)((uintptr_t)from + (uintptr_t)(ROWS_AHEAD * src_row));
-            _mm_prefetch(later, _MM_HINT_T1);
-            _mm_prefetch((const char *)((uintptr_t)later + (uintptr_t)src_row), _MM_HINT_T1);
+            if (i < k - ROWS_AHEAD) {
+                _mm_prefetch(from + ROWS_AHEAD * src_row, _MM_HINT_T1);
+                _mm_prefetch(from + (ROWS_AHEAD + (i + 1 < k - ROWS_AHEAD)) * src_row, _MM_HINT_T1);
+            }
             const __m512i x = _mm512_maskz_loadu_epi16(m, from);
             const __m512i y = _mm512_maskz_loadu_epi16(i + 1 < k ? m : 0, i + 1 < k ? from + src_row : from);
             _mm512_mask_storeu_epi32(to, low, _mm512_permutex2var_epi16(x, first, y));

@@ -1,7 +1,7 @@
 /* Small and medium products on AVX512: as few passes over the operands as there can be, and no blocks of k:
  *
  *     for each part of the rows or columns          what a thread takes; one, if another thread is not worth it
- *         for each panel of 32 columns of b         copied to [k][32] if it isn't that already (dense rows of the compute type)
+ *         for each panel of 32 columns of b         (48, if no more are left) copied to [k][32] if it isn't that already (dense rows of the compute type)
  *             for each 14 (or 32) rows of a         a micro-kernel: the sums over the whole k, bias, rounding, result
  *
  *     compute type    a element of a, one of b        a in place                     b in place
@@ -21,7 +21,8 @@
 
 #include "bf16_x86.h"
 
-enum { SMALL_ROWS = 14, TILE_ROWS = GEMM_MAX_ROWS, SMALL_COLS = GEMM_MAX_COLS };
+/* The last panel may be wide: kernels for 16 columns or less would spend their time on reading elements of a. */
+enum { SMALL_ROWS = 14, TILE_ROWS = GEMM_MAX_ROWS, SMALL_COLS = GEMM_MAX_COLS, WIDE_ROWS = 9, WIDE_COLS = 48 };
 
 enum { SMALL_PLAIN, SMALL_NARROW, SMALL_ROUND }; /* fp32; the 16-bit type; fp32 rounded to values of the 16-bit type */
 
@@ -31,7 +32,7 @@ typedef struct SmallTile {
     char *c;
     int64_t k, a_row, a_col, b_row, c_row;
     const float *bias; /* of these columns, whole vectors; NULL: none */
-    uint32_t mask;     /* of columns */
+    uint64_t mask;     /* of columns */
     int store;
 } SmallTile;
 
@@ -77,7 +78,7 @@ typedef struct Small {
     bool pairs, a_in_place, b_in_place;
     int store;
     int64_t depth, pitch; /* k in elements of the compute type; of rows of a copy of a */
-    const SmallFn (*fn)[2];
+    const SmallFn (*fn)[3];
     const MicroSet *tiles; /* instead of fn, or NULL */
     char *a, *b;
     float *bias;
@@ -131,7 +132,7 @@ static void place_a(Small *s, int64_t batch, SmallTile *t) {
 }
 
 /* Where they read the panel of b from column `col` on. */
-static void place_b(Small *s, const Source *b, int64_t col, int64_t cols, SmallTile *t) {
+static void place_b(Small *s, const Source *b, int64_t col, int64_t cols, int64_t pitch, SmallTile *t) {
     Source src = *b;
     src.data += col * b->col;
     if (s->b_in_place) {
@@ -140,16 +141,16 @@ static void place_b(Small *s, const Source *b, int64_t col, int64_t cols, SmallT
         return;
     }
     t->b = s->b;
-    t->b_row = 4 * SMALL_COLS;
-    if (s->pairs) gemm_load_pairs_down(s->b, SMALL_COLS, &src, s->p->k, cols);
-    else gemm_load_block(s->b, SMALL_COLS, &src, s->p->k, cols);
+    t->b_row = 4 * pitch;
+    if (s->pairs) gemm_load_pairs_down(s->b, pitch, &src, s->p->k, cols);
+    else gemm_load_block(s->b, pitch, &src, s->p->k, cols);
 }
 
 /* The sums of a micro-tile to registers, row by row, and on as the other kernels do. */
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))) static void finish_rows(SmallTile t, const float *sums,
                                                                                                  int64_t rows, bool wide) {
     for (int64_t i = 0; i < rows; i++, sums += SMALL_COLS, t.c += t.c_row) {
-        __m512 sum[SMALL_ROWS][2];
+        __m512 sum[SMALL_ROWS][3];
         sum[0][0] = _mm512_load_ps(sums);
         if (wide) {
             sum[0][1] = _mm512_load_ps(sums + 16);
@@ -166,25 +167,31 @@ static __attribute__((noinline)) void multiply_on_tiles(const MicroSet *tiles, c
     finish_rows(*t, sums, rows, wide);
 }
 
+static bool has_wide(const Small *s) {
+    return !s->tiles && s->p->n > SMALL_COLS && (s->p->n - 1) % SMALL_COLS < WIDE_COLS - SMALL_COLS;
+}
+
 static void run_one(Small *s, int64_t batch) {
     const Product *p = s->p;
     SmallTile t = {.k = s->depth, .store = s->store, .c_row = p->c.row * (int64_t)amp_itemsize(p->c.dtype)};
     const Source b = source_of(s, &p->b, batch);
-    const int64_t heights = s->tiles ? (p->m + TILE_ROWS - 1) / TILE_ROWS : (p->m + SMALL_ROWS - 1) / SMALL_ROWS;
-    const int64_t step = (p->m + heights - 1) / heights; /* even heights */
+    const bool ends_wide = has_wide(s);
     place_a(s, batch, &t);
     const char *const a = t.a;
-    for (int64_t col = 0; col < p->n; col += SMALL_COLS) {
-        const int64_t cols = min64(SMALL_COLS, p->n - col);
-        place_b(s, &b, col, cols, &t);
-        t.mask = (uint32_t)(0xffffffffu >> (SMALL_COLS - cols));
+    for (int64_t col = 0, cols; col < p->n; col += cols) {
+        const bool wide = ends_wide && p->n - col <= WIDE_COLS;
+        cols = min64(wide ? WIDE_COLS : SMALL_COLS, p->n - col);
+        const int64_t most = s->tiles ? TILE_ROWS : wide ? WIDE_ROWS : SMALL_ROWS, heights = (p->m + most - 1) / most;
+        const int64_t step = (p->m + heights - 1) / heights; /* even heights */
+        place_b(s, &b, col, cols, wide ? WIDE_COLS : SMALL_COLS, &t);
+        t.mask = UINT64_MAX >> (64 - cols);
         t.bias = s->bias ? s->bias + col : NULL;
         t.c = gemm_at(&p->c, batch, 0, col);
         t.a = a;
         for (int64_t row = 0; row < p->m; row += step) {
             const int64_t rows = min64(step, p->m - row);
             if (s->tiles) multiply_on_tiles(s->tiles, &t, rows, cols > 16);
-            else s->fn[rows - 1][cols > 16](&t);
+            else s->fn[rows - 1][(cols - 1) / 16](&t);
             t.a += rows * t.a_row;
             t.c += rows * t.c_row;
         }
@@ -205,7 +212,8 @@ static Status run_alone(const Product *p, InputRounding rounding, int64_t begin,
                    !(p->m > 8 && crowded(&p->a, pairs ? 2 : 4));
     s.b_in_place = plain && p->b.col == 1;
     const int64_t panels = (p->n + SMALL_COLS - 1) / SMALL_COLS;
-    const int64_t bias = p->d.data ? panels * SMALL_COLS : 0, b = s.b_in_place ? 0 : s.depth * SMALL_COLS;
+    const int64_t bias = p->d.data ? panels * SMALL_COLS : 0,
+                  b = s.b_in_place ? 0 : s.depth * (has_wide(&s) ? WIDE_COLS : SMALL_COLS);
     const int64_t a = s.a_in_place ? 0 : p->m * s.pitch;
     float *memory = gemm_scratch((size_t)(bias + b + a + 1) * sizeof *memory);
     if (!memory) return AMP_NO_MEMORY;
