@@ -97,6 +97,7 @@ static void plan_fetch(Work *w, int64_t rows) {
     const Forward *f = w->f;
     const Attention *a = &f->a;
     w->fetch = (Fetch){.now = 0};
+    if (!a->fetches) return;
     if (w->next >= 0) {
         const int64_t matrix = w->next / f->chunks, first = first_row(f, w->next), kind = matrix / a->group;
         attention_want(&w->fetch, a->query, matrix, first, attention_min(f->chunk, a->length - first));

@@ -25,6 +25,7 @@ typedef struct Attention {
     int64_t width;            /* of a panel */
     int64_t depth_e, depth_v; /* E and Ev in elements of the products */
     int64_t wide_e, wide_v;   /* E and Ev rounded up to whole vectors */
+    bool fetches;             /* operands are larger than what a core has near anyway */
     pthread_t caller;
 } Attention;
 

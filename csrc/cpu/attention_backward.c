@@ -236,6 +236,7 @@ static void plan_part(Work *w, int64_t unit, int64_t next) {
     const Backward *f = w->f;
     const Attention *a = &f->a;
     w->fetch_part = (Fetch){.now = 0};
+    if (!a->fetches) return;
     if (next >= 0) {
         const int64_t first = next % f->parts * f->part, keys = attention_min(f->part, a->keys - first);
         attention_want(&w->fetch_part, a->key, next / f->parts, first, keys);
@@ -256,6 +257,7 @@ static void plan_block(Work *w, int64_t next_unit) {
     else if (past >= a->length) matrix = next_unit < 0 ? -1 : next_unit / f->parts * a->group, row = 0;
     const int64_t rows = attention_min(f->block, a->length - row);
     w->fetch_block = (Fetch){.now = 0};
+    if (!a->fetches) return;
     if (matrix >= 0) {
         attention_want(&w->fetch_block, a->query, matrix, row, rows);
         attention_want(&w->fetch_block, f->grad, matrix, row, rows);

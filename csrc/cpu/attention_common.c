@@ -2,6 +2,8 @@
 #include "attention.h"
 #include "cast.h"
 
+enum { FETCH_ELEMENTS = 128 * 1024 };
+
 void attention_describe(Attention *a, const Call *call) {
     const View *q = call->in[0], *k = call->in[1], *v = call->in[2];
     const int nd = q->ndim;
@@ -12,6 +14,7 @@ void attention_describe(Attention *a, const Call *call) {
     a->keys = k->shape[nd - 2];
     a->features = q->shape[nd - 1];
     a->values = v->shape[nd - 1];
+    a->fetches = q->numel + k->numel > FETCH_ELEMENTS;
     a->pairs = q->dtype == AMP_BFLOAT16 && amp_isa_bf16_pairs();
     a->micro = gemm_micro_set(false, a->pairs);
     a->width = 2 * a->micro->lanes;
