@@ -133,6 +133,7 @@ AVX2 static inline float top_avx2(__m256 v) {
 #define STORE_BF16(p, v)    _mm256_storeu_si256((__m256i *)(void *)(p), (__m256i)_mm512_cvtneps_pbh(v))
 #define ROUNDED             __m512i
 #define ROUND(v, w)         ((__m512i)_mm512_cvtne2ps_pbh(w, v))
+#define STORE_TWO(p, r)     _mm512_storeu_si512(p, r)
 #define STORE_LOW(p, r)     store_low(p, r)
 #define STORE_HIGH(p, r)    store_high(p, r)
 #define STORE_ZIP(p, r)     store_zip(p, r)

@@ -7,8 +7,9 @@
  *     MADD(x, y, z)    x * y + z
  *     EXP2(x)          2^x, 0 below -125; NaN stays NaN
  *     SUM(v) TOP(v)    over the lanes
- *     PAIRS            defined: MADD_PAIRS(x, y, z) adds both products of each pair of bfloat16; STORE_BF16(p, v) rounds to LANES bfloat16; ROUND(v, w) gives v's and w's together, of which STORE_LOW and
- *                      STORE_HIGH store one, STORE_ZIP LANES pairs (v low, w high) */
+ *     PAIRS            defined: MADD_PAIRS(x, y, z) adds both products of each pair of bfloat16; STORE_BF16(p, v) rounds to LANES bfloat16;
+ *                      ROUND(v, w) gives v's and w's together, of which STORE_TWO stores both, STORE_LOW and STORE_HIGH one, STORE_ZIP
+ *                      LANES pairs (v low, w high) */
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b)  CONCAT_(a, b)
 #define NAME(x)       CONCAT(x##_, SET)
@@ -33,8 +34,7 @@ TARGET static float NAME(exp)(const float *s, float *out, int64_t n, float facto
         a = ADD(a, x);
         b = ADD(b, y);
 #ifdef PAIRS
-        STORE_BF16((char *)out + 2 * j, x);
-        STORE_BF16((char *)out + 2 * (j + LANES), y);
+        STORE_TWO((char *)out + 2 * j, ROUND(x, y));
 #else
         STORE(out + j, x);
         STORE(out + j + LANES, y);
@@ -149,6 +149,7 @@ static const AttentionRows SET = {NAME(max), NAME(exp), NAME(adjust), NAME(scale
 #undef STORE_BF16
 #undef ROUNDED
 #undef ROUND
+#undef STORE_TWO
 #undef STORE_LOW
 #undef STORE_HIGH
 #undef STORE_ZIP

@@ -10,9 +10,9 @@
  *     NARROWS_DENORMALS      whether these three are right for denormal values
  *
  * As in gemm_micro.h, a tile lies in registers, rows (1..14) by vectors (1 or 2) of 16 columns, or rows (1..9) by 3 vectors, and each
- * element is one chain over k. The
- * differences are what a short k asks for: the chain is never interrupted, so it starts at zero and ends in the result itself, with bias
- * and rounding done in registers; and the columns that are used are a mask, so that neither b nor the result has to be padded. */
+ * element is one chain over k. The differences are what a short k asks for: the chain is never interrupted, so it starts at zero and ends in
+ * the result itself, with bias and rounding done in registers; and the columns that are used are a mask, so that neither b nor the result
+ * has to be padded. */
 #define CONCAT_(a, b) a##b
 #define CONCAT(a, b)  CONCAT_(a, b)
 #define BODY          CONCAT(body_, FAMILY)
