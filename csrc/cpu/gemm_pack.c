@@ -104,8 +104,15 @@ AVX512 static void transpose_by_16(char *dst, int64_t dst_row, const char *src, 
 }
 #endif
 
+/* Words that are moved one by one sooner than through registers. */
+enum { FEW_WORDS = 32 };
+
 static void transpose_words(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows, int64_t cols) {
 #if defined(__x86_64__)
+    if (rows * cols <= FEW_WORDS) {
+        transpose_any(dst, dst_row, src, src_row, rows, cols);
+        return;
+    }
     if (amp_isa() >= ISA_AVX512) {
         transpose_by_16(dst, dst_row, src, src_row, rows, cols);
         return;
