@@ -288,17 +288,25 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
  *
  * A sample is a row; `length` columns side by side belong to one channel. Strips are whole channels, up to NORM_COLUMNS columns. */
 
-enum { SHORT_SEGMENT = 16, GRAIN = 8 * 1024 };
+enum { SHORT_SEGMENT = 16, SOME_STRIPS = 2, CACHE_LINE = 64, GRAIN = 8 * 1024 };
 
 /* Channels and columns of a strip. */
 typedef struct Strip {
     int64_t first, channels, columns;
 } Strip;
 
-static int64_t strip_channels(const NormPlan *p) { return NORM_COLUMNS / (p->length ? p->length : 1); }
+/* Strips enough for some threads, as long as each takes whole cache lines. Their number changes no sum. */
+static int64_t strip_channels(const Norm *s) {
+    const NormPlan *p = s->plan;
+    int64_t columns = NORM_COLUMNS, all = p->channels * p->length;
+    while (all < SOME_STRIPS * columns && columns / 2 * s->x_item >= CACHE_LINE) columns /= 2;
+    columns /= p->length ? p->length : 1;
+    return columns ? columns : 1;
+}
 
-static Strip strip_at(const NormPlan *p, int64_t number) {
-    int64_t wide = strip_channels(p), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
+static Strip strip_at(const Norm *s, int64_t number) {
+    const NormPlan *p = s->plan;
+    int64_t wide = strip_channels(s), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
     return (Strip){first, n, n * p->length};
 }
 
@@ -317,7 +325,8 @@ typedef struct StripRows {
     int64_t step, rows;
 } StripRows;
 
-enum { CONVERTED_ROWS = 8 };
+/* AHEAD: rows from a row to the one that is fetched while it is converted: pieces of rows are no run that the machine follows by itself. */
+enum { CONVERTED_ROWS = 8, AHEAD = 8 };
 typedef char StripBuffer[CONVERTED_ROWS * NORM_COLUMNS * sizeof(double)];
 
 static StripRows strip_rows(const Norm *s, const Strip *t, const char *data, int dtype, int64_t i, StripBuffer buffer) {
@@ -326,8 +335,14 @@ static StripRows strip_rows(const Norm *s, const Strip *t, const char *data, int
     const char *from = data + strip_place(p, t, i) * item;
     if (dtype == s->compute) return (StripRows){from, step, left};
     const int64_t rows = left < CONVERTED_ROWS ? left : CONVERTED_ROWS;
-    for (int64_t r = 0; r < rows; r++)
-        norm_load(dtype, from + r * step * item, t->columns, s->compute, buffer + r * t->columns * s->item);
+    const CastFn cast = amp_cast_vector(dtype, s->compute);
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = from + r * step * item;
+        for (int64_t line = 0; r + AHEAD < left && line < t->columns * item; line += CACHE_LINE)
+            __builtin_prefetch(row + AHEAD * step * item + line);
+        if (cast) cast(row, buffer + r * t->columns * s->item, t->columns);
+        else norm_load(dtype, row, t->columns, s->compute, buffer + r * t->columns * s->item);
+    }
     return (StripRows){buffer, t->columns, rows};
 }
 
@@ -396,7 +411,7 @@ static void column_strips(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
     const NormPlan *p = s->plan;
     for (int64_t number = begin; number < end; number++) {
-        Strip t = strip_at(p, number);
+        Strip t = strip_at(s, number);
         column_stats(s, &t);
         for (int64_t j = 0; j < t.columns; j++) {
             int64_t c = t.first + j / p->length, at = t.first * p->length + j;
@@ -489,9 +504,8 @@ static void column_sums(const Norm *s, const Strip *t, double *sg, double *sx) {
 
 static void column_strips_grad(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
-    const NormPlan *p = s->plan;
     for (int64_t number = begin; number < end; number++) {
-        Strip t = strip_at(p, number);
+        Strip t = strip_at(s, number);
         double sg[NORM_COLUMNS], sx[NORM_COLUMNS];
         column_sums(s, &t, sg, sx);
         column_factors(s, &t, sg, sx);
@@ -519,7 +533,7 @@ static void column_samples_grad(void *context, int64_t begin, int64_t end) {
 /* Statistics go by strips, so that each sum is one thread's; then results by samples, which lie in one piece. */
 static bool run_columns(Norm *s, RangeFn strips, RangeFn samples) {
     const NormPlan *p = s->plan;
-    const int64_t n = p->channels * p->length, count = (p->channels + strip_channels(p) - 1) / strip_channels(p);
+    const int64_t n = p->channels * p->length, count = (p->channels + strip_channels(s) - 1) / strip_channels(s);
     const size_t run = (size_t)(n * s->item), room = 5 * run;
     char *factors = amp_host_alloc(AMP_CPU, room);
     if (!factors) return false;
