@@ -6,6 +6,8 @@
  *     groups    [ segment | segment | .. ] [ segment | ..     channels  [ c0 | c1 | c2 ] [ c0 | c1 | c2 ]  one row per c
  *                       row 0                  row 1                      sample 0         sample 1
  *
+ * Rows of one stored format that stay in the caches between passes, with a weight per element, are norm_rows.c's.
+ *
  * Statistics are sums of x - shift and its square. The quick sums take an average of some elements as the shift and stand where that was
  * near the mean: then the variance is no small difference. Else, and where the compute format's range was left, the sums are formed again
  * in float64 with the row's first element as the shift: since that element takes part in the variance, its distance from the mean is
