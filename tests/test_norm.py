@@ -392,3 +392,24 @@ def test_layer_norm_of_many_rows(shape, dtype):
     assert np.abs(kept[0] - dx).max() < 64 * unit
     assert np.abs(kept[1] - (g64 * xhat).sum(0)).max() < 64 * unit * np.sqrt(shape[0])
     assert np.abs(kept[2] - g64.sum(0)).max() < 64 * unit * np.sqrt(shape[0])
+
+
+@pytest.mark.parametrize("dtype, rows", [(torch.float32, 2100), (torch.bfloat16, 4200)])
+def test_a_large_result_has_the_bits_of_its_parts(dtype, rows):
+    """What is too large for the caches is stored around them; a quarter of the rows is not."""
+    x = torch.tensor(np.random.default_rng(4).normal(1, 2, (rows, 2064)).astype(np.float32)).to(dtype)
+    before = torch._C.isa_name()
+
+    def both(part):
+        part = part.detach().requires_grad_()
+        y = F.layer_norm(part, (2064,))
+        y.backward(part.detach())
+        return [np.asarray(t.detach().float()).tobytes() for t in (y, part.grad)]
+
+    for level in ("baseline", "avx2", "avx512"):
+        torch._C._set_isa(level)
+        try:
+            whole, parts = both(x), [both(x[k * rows // 4 : (k + 1) * rows // 4]) for k in range(4)]
+        finally:
+            torch._C._set_isa(before)
+        assert all(whole[k] == b"".join(part[k] for part in parts) for k in range(2))

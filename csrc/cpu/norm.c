@@ -6,6 +6,8 @@
  *     groups    [ segment | segment | .. ] [ segment | ..     channels  [ c0 | c1 | c2 ] [ c0 | c1 | c2 ]  one row per c
  *                       row 0                  row 1                      sample 0         sample 1
  *
+ * Rows of one stored format that stay in the caches between passes, with a weight per element, are norm_rows.c's.
+ *
  * Statistics are sums of x - shift and its square. The quick sums take an average of some elements as the shift and stand where that was
  * near the mean: then the variance is no small difference. Else, and where the compute format's range was left, the sums are formed again
  * in float64 with the row's first element as the shift: since that element takes part in the variance, its distance from the mean is
@@ -17,13 +19,7 @@
 #include <string.h>
 
 #include "cast.h"
-#include "norm_walk.h"
-
-static double first_value(const Norm *s, const char *x) {
-    double v;
-    amp_convert(s->x_dtype, x, 0, AMP_FLOAT64, (char *)&v, sizeof v, 1);
-    return isfinite(v) ? v : 0.0;
-}
+#include "norm_rows.h"
 
 /* The average of the first elements, as a number of the compute format; 0 if it is none. */
 static double rough_mean(const Norm *s, const char *x, int64_t n) {
@@ -34,49 +30,33 @@ static double rough_mean(const Norm *s, const char *x, int64_t n) {
     return isfinite(v) ? v : 0.0;
 }
 
-/* Whether a sum of products formed in the compute format stayed in its range. */
-static bool in_range(double sum) { return fabs(sum) > 1e-20 && isfinite(sum); }
-
-/* Whether the difference of n quick sums keeps its leading bits. */
-static bool good_moments(const Norm *s, const double *sums, double n) {
-    return in_range(sums[1]) && (!s->plan->centered || sums[0] * sums[0] / n < 0.9 * sums[1]);
-}
-
 /* Sums over one piece of memory; returns the shift. */
 static double row_sums(const Norm *s, const char *x, int64_t n, double *sums) {
     bool centered = s->plan->centered;
     double shift = centered ? rough_mean(s, x, n) : 0.0;
     sums[0] = sums[1] = 0.0;
     norm_quick_moments(s, x, n, shift, sums);
-    if (good_moments(s, sums, (double)n)) return shift;
-    shift = centered ? first_value(s, x) : 0.0;
-    sums[0] = sums[1] = 0.0;
-    norm_moments(s, x, n, shift, sums);
-    return shift;
+    if (norm_good_moments(s, sums, (double)n)) return shift;
+    return norm_exact_moments(s, x, n, sums);
 }
 
 /* sums[0] = sum of g w, sums[1] = sum of g w (x - mean) over one piece of memory; w may be NULL. */
 static void row_dots(const Norm *s, const char *g, const char *x, int64_t n, const NormMean *mean, const char *w, double *sums) {
     sums[0] = sums[1] = 0.0;
     norm_quick_dots(s, g, x, n, mean, w, sums);
-    if (in_range(sums[1]) && isfinite(sums[0])) return;
-    sums[0] = sums[1] = 0.0;
-    norm_dots_each(s, g, x, n, mean->value, w, sums);
-}
-
-/* From sums over n elements. */
-static void finish_row(const Norm *s, int64_t row, const double *sums, double n, double shift) {
-    double at = sums[0] / n, var = (sums[1] - sums[0] * at) / n;
-    if (!s->plan->centered) at = 0.0, var = sums[1] / n;
-    if (var < 0.0) var = 0.0;
-    s->mean[row] = shift + at;
-    s->rstd[row] = 1.0 / sqrt(var + s->plan->eps);
-    if (s->var) s->var[row] = var;
+    if (!norm_good_dots(sums)) norm_exact_dots(s, g, x, n, mean->value, w, sums);
 }
 
 /* ---- by groups ---- */
 
-enum { FEW_ROWS = NORM_ROWS };
+enum { FEW_ROWS = 8, MANY_ROWS = 32 };
+
+/* For rows that these can take, or NULL. */
+static const NormRowKernels *row_kernels(const Norm *s) {
+    const NormPlan *p = s->plan;
+    if (p->length != 1 || p->groups != 1 || p->channels > NORM_LONG_ROW || !s->y || s->y_dtype != s->x_dtype) return NULL;
+    return s->g && s->g_dtype != s->x_dtype ? NULL : amp_norm_row_kernels(s->x_dtype);
+}
 
 /* A short row of another format is converted once, not once per pass. `copy` becomes what the passes then work on. */
 static const Norm *convert_row(const Norm *s, Norm *copy, const char **x, const char **g, int64_t n,
@@ -106,7 +86,7 @@ static void find_stats(const Norm *given, int64_t row, GroupRow *to, char (*buff
     to->x = given->x + row * n * given->x_item;
     to->s = convert_row(given, &to->copy, &to->x, NULL, n, buffer);
     const double shift = row_sums(to->s, to->x, n, sums);
-    finish_row(to->s, row, sums, (double)n, shift);
+    norm_finish_row(to->s, row, sums, (double)n, shift);
 }
 
 static void scale_row(const GroupRow *from) {
@@ -127,18 +107,16 @@ static void scale_row(const GroupRow *from) {
 
 static void group_rows(void *context, int64_t begin, int64_t end) {
     _Alignas(64) char buffer[1][NORM_CHUNK * sizeof(double)];
+    const NormRowKernels *kernels = row_kernels(context);
     GroupRow row;
+    if (kernels) {
+        kernels->rows(context, begin, end);
+        return;
+    }
     for (int64_t i = begin; i < end; i++) {
         find_stats(context, i, &row, buffer);
         scale_row(&row);
     }
-}
-
-/* dx = rstd g w + (q (x - mean) + r), from the row's dots. */
-static void row_factors(const Norm *s, int64_t row, const double *sums, int64_t n, double *q, double *r) {
-    double rstd = s->rstd[row];
-    *q = -rstd * rstd * rstd * sums[1] / (double)n;
-    *r = s->plan->centered ? -rstd * sums[0] / (double)n : 0.0;
 }
 
 /* dx = rstd (g w - (sum g w + xhat sum g w xhat) / n), xhat = (x - mean) rstd; dw and db: sums of a few rows in the compute format, or NULL. */
@@ -156,7 +134,7 @@ static void group_row_grad(const Norm *given, int64_t row, char *dw, char *db) {
         if (dx) row_dots(s, g, x, n, &mean, norm_at(s, s->weight, first), sums);
         if (dx && dw && db) {
             double q, r;
-            row_factors(s, row, sums, n, &q, &r);
+            norm_row_factors(s, row, sums, n, &q, &r);
             norm_grad_add(s, g, x, dx, n, &mean, norm_at(s, s->weight, first), rstd, q, r, dw + first * s->item,
                           db + first * s->item);
             return;
@@ -173,7 +151,7 @@ static void group_row_grad(const Norm *given, int64_t row, char *dw, char *db) {
     }
     if (!dx) return;
     double q, r;
-    row_factors(s, row, sums, n, &q, &r);
+    norm_row_factors(s, row, sums, n, &q, &r);
     if (p->length == 1) norm_grad_each(s, g, x, dx, n, &mean, norm_at(s, s->weight, first), rstd, q, r);
     for (int64_t c = 0; p->length > 1 && c < p->channels; c++) {
         double w = norm_value(s, s->weight, first + c, 1.0);
@@ -182,42 +160,42 @@ static void group_row_grad(const Norm *given, int64_t row, char *dw, char *db) {
     }
 }
 
-/* NORM_ROWS rows from `row` on at once, if that can be: dense in the compute format, all gradients wanted. The same bits as one by one. */
-static bool group_rows_grad(const Norm *s, int64_t row, int64_t to, double *dw, double *db) {
-    const int64_t n = s->plan->channels;
-    if (s->plan->length != 1 || s->plan->groups != 1 || !s->y || !dw || !db || row + NORM_ROWS > to) return false;
-    if (s->x_dtype != s->compute || s->g_dtype != s->compute || s->y_dtype != s->compute) return false;
-    const char *g = s->g + row * n * s->item, *x = s->x + row * n * s->item;
-    NormRow rows[NORM_ROWS];
-    for (int k = 0; k < NORM_ROWS; k++) {
-        double sums[2];
-        rows[k].rstd = s->rstd[row + k];
-        rows[k].mean = norm_mean(s, s->mean[row + k]);
-        row_dots(s, g + k * n * s->item, x + k * n * s->item, n, &rows[k].mean, s->weight, sums);
-        row_factors(s, row + k, sums, n, &rows[k].q, &rows[k].r);
-    }
-    s->k->grad_add_rows(g, x, s->y + row * n * s->item, n, rows, s->weight, dw, db);
-    return true;
+/* Sums that a block of rows forms: in the compute format over a few rows, then in float64; each may be NULL. */
+typedef struct BlockSums {
+    double *dw, *db;
+    char *dw_part, *db_part;
+} BlockSums;
+
+static BlockSums block_sums(const Norm *s, int64_t block, int64_t all) {
+    BlockSums t = {NULL, NULL, NULL, NULL};
+    if (s->dw) t.dw = s->dw + block * all, memset(t.dw, 0, (size_t)all * sizeof *t.dw);
+    if (s->db) t.db = s->db + block * all, memset(t.db, 0, (size_t)all * sizeof *t.db);
+    if (!s->part) return t;
+    t.dw_part = s->part + block * 2 * all * s->item, t.db_part = t.dw_part + all * s->item;
+    memset(t.dw_part, 0, (size_t)(2 * all * s->item));
+    return t;
 }
 
-/* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. Sums over a few
- * rows are formed in the compute format, then go over to float64. */
+static void few_to_float64(const Norm *s, const BlockSums *t, int64_t all) {
+    if (t->dw) s->k->add(t->dw_part, all, t->dw);
+    if (t->db) s->k->add(t->db_part, all, t->db);
+    if (s->part) memset(t->dw_part, 0, (size_t)(2 * all * s->item));
+}
+
+/* Blocks of rows, whose number follows from the rows alone: so the order of additions does not depend on the threads. */
 static void group_blocks(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
-    int64_t all = s->plan->groups * s->plan->channels, few = FEW_ROWS * s->plan->groups;
+    const NormRowKernels *kernels = row_kernels(s);
+    const int64_t all = s->plan->groups * s->plan->channels, few = kernels ? MANY_ROWS : FEW_ROWS * s->plan->groups;
     for (int64_t block = begin; block < end; block++) {
-        double *dw = s->dw ? s->dw + block * all : NULL, *db = s->db ? s->db + block * all : NULL;
-        char *part = s->part ? s->part + block * 2 * all * s->item : NULL;
-        char *dw_part = dw ? part : NULL, *db_part = db ? part + all * s->item : NULL;
-        int64_t from = s->rows * block / s->blocks, to = s->rows * (block + 1) / s->blocks;
-        int64_t row = from;
-        while (group_rows_grad(s, row, to, dw, db)) row += NORM_ROWS;
-        for (; row < to; row++) {
-            group_row_grad(s, row, dw_part, db_part);
-            if (!part || ((row - from + 1) % few && row + 1 < to)) continue;
-            if (dw) s->k->add(dw_part, all, dw);
-            if (db) s->k->add(db_part, all, db);
-            memset(part, 0, (size_t)(2 * all * s->item));
+        const BlockSums t = block_sums(s, block, all);
+        const int64_t from = s->rows * block / s->blocks, to = s->rows * (block + 1) / s->blocks;
+        for (int64_t row = from; row < to; row += few) {
+            const int64_t last = to - row < few ? to : row + few;
+            if (kernels) kernels->rows_grad(s, row, last, t.dw_part, t.db_part);
+            for (int64_t i = row; !kernels && i < last; i++)
+                group_row_grad(s, i, t.dw ? t.dw_part : NULL, t.db ? t.db_part : NULL);
+            few_to_float64(s, &t, all);
         }
     }
 }
@@ -237,7 +215,7 @@ static void finish_channel(const Norm *s, int64_t c, const double *sums, double 
     const NormPlan *p = s->plan;
     double n = (double)(p->samples * p->length);
     if (p->training) {
-        finish_row(s, c, sums, n, shift);
+        norm_finish_row(s, c, sums, n, shift);
         if (s->running_mean) update_running(s->running_mean, c, p->momentum, s->mean[c]);
         if (s->running_var) update_running(s->running_var, c, p->momentum, s->var[c] * n / (n - 1.0));
         return;
@@ -258,8 +236,8 @@ static double channel_sums(const Norm *s, int64_t c, double *sums) {
     int64_t step = p->channels * p->length * s->x_item;
     double shift = rough_mean(s, x, p->length);
     for (int64_t i = 0; i < p->samples; i++) norm_quick_moments(s, x + i * step, p->length, shift, sums);
-    if (good_moments(s, sums, (double)(p->samples * p->length))) return shift;
-    shift = first_value(s, x);
+    if (norm_good_moments(s, sums, (double)(p->samples * p->length))) return shift;
+    shift = norm_first_value(s, x);
     sums[0] = sums[1] = 0.0;
     for (int64_t i = 0; i < p->samples; i++) norm_moments(s, x + i * step, p->length, shift, sums);
     return shift;
@@ -312,17 +290,25 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
  *
  * A sample is a row; `length` columns side by side belong to one channel. Strips are whole channels, up to NORM_COLUMNS columns. */
 
-enum { SHORT_SEGMENT = 16, GRAIN = 8 * 1024 };
+enum { SHORT_SEGMENT = 16, SOME_STRIPS = 2, CACHE_LINE = 64, GRAIN = 8 * 1024 };
 
 /* Channels and columns of a strip. */
 typedef struct Strip {
     int64_t first, channels, columns;
 } Strip;
 
-static int64_t strip_channels(const NormPlan *p) { return NORM_COLUMNS / (p->length ? p->length : 1); }
+/* Strips enough for some threads, as long as each takes whole cache lines. Their number changes no sum. */
+static int64_t strip_channels(const Norm *s) {
+    const NormPlan *p = s->plan;
+    int64_t columns = NORM_COLUMNS, all = p->channels * p->length;
+    while (all < SOME_STRIPS * columns && columns / 2 * s->x_item >= CACHE_LINE) columns /= 2;
+    columns /= p->length ? p->length : 1;
+    return columns ? columns : 1;
+}
 
-static Strip strip_at(const NormPlan *p, int64_t number) {
-    int64_t wide = strip_channels(p), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
+static Strip strip_at(const Norm *s, int64_t number) {
+    const NormPlan *p = s->plan;
+    int64_t wide = strip_channels(s), first = number * wide, left = p->channels - first, n = left < wide ? left : wide;
     return (Strip){first, n, n * p->length};
 }
 
@@ -341,7 +327,8 @@ typedef struct StripRows {
     int64_t step, rows;
 } StripRows;
 
-enum { CONVERTED_ROWS = 8 };
+/* AHEAD: rows from a row to the one that is fetched while it is converted: pieces of rows are no run that the machine follows by itself. */
+enum { CONVERTED_ROWS = 8, AHEAD = 8 };
 typedef char StripBuffer[CONVERTED_ROWS * NORM_COLUMNS * sizeof(double)];
 
 static StripRows strip_rows(const Norm *s, const Strip *t, const char *data, int dtype, int64_t i, StripBuffer buffer) {
@@ -350,8 +337,14 @@ static StripRows strip_rows(const Norm *s, const Strip *t, const char *data, int
     const char *from = data + strip_place(p, t, i) * item;
     if (dtype == s->compute) return (StripRows){from, step, left};
     const int64_t rows = left < CONVERTED_ROWS ? left : CONVERTED_ROWS;
-    for (int64_t r = 0; r < rows; r++)
-        norm_load(dtype, from + r * step * item, t->columns, s->compute, buffer + r * t->columns * s->item);
+    const CastFn cast = amp_cast_vector(dtype, s->compute);
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = from + r * step * item;
+        for (int64_t line = 0; r + AHEAD < left && line < t->columns * item; line += CACHE_LINE)
+            __builtin_prefetch(row + AHEAD * step * item + line);
+        if (cast) cast(row, buffer + r * t->columns * s->item, t->columns);
+        else norm_load(dtype, row, t->columns, s->compute, buffer + r * t->columns * s->item);
+    }
     return (StripRows){buffer, t->columns, rows};
 }
 
@@ -391,7 +384,7 @@ static bool quick_column_sums(const Norm *s, const Strip *t, double *shift, doub
     quick_column_moments(s, t, shift_run, s1, s2);
     for (int64_t c = 0; c < t->channels; c++) {
         const double sums[2] = {over_segment(s1, p->length, c), over_segment(s2, p->length, c)};
-        if (!good_moments(s, sums, (double)(p->samples * p->length))) return false;
+        if (!norm_good_moments(s, sums, (double)(p->samples * p->length))) return false;
     }
     return true;
 }
@@ -402,7 +395,7 @@ static void column_stats(const Norm *s, const Strip *t) {
     _Alignas(64) char buffer[NORM_COLUMNS * sizeof(double)];
     if (!p->training || !quick_column_sums(s, t, shift, s1, s2)) {
         for (int64_t j = 0; j < t->columns; j++) {
-            shift[j] = p->training ? first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
+            shift[j] = p->training ? norm_first_value(s, s->x + (t->first + j / p->length) * p->length * s->x_item) : 0.0;
             s1[j] = s2[j] = 0.0;
         }
         for (int64_t i = 0; p->training && i < p->samples; i++) {
@@ -420,7 +413,7 @@ static void column_strips(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
     const NormPlan *p = s->plan;
     for (int64_t number = begin; number < end; number++) {
-        Strip t = strip_at(p, number);
+        Strip t = strip_at(s, number);
         column_stats(s, &t);
         for (int64_t j = 0; j < t.columns; j++) {
             int64_t c = t.first + j / p->length, at = t.first * p->length + j;
@@ -489,7 +482,7 @@ static bool quick_column_dots(const Norm *s, const Strip *t, double *sg, double 
     }
     for (int64_t c = 0; c < t->channels; c++) {
         for (int64_t j = c * p->length; j < (c + 1) * p->length; j++) sx[j] -= norm_mean(s, s->mean[t->first + c]).lo * sg[j];
-        if (!in_range(over_segment(sx, p->length, c)) || !isfinite(over_segment(sg, p->length, c))) return false;
+        if (!norm_in_range(over_segment(sx, p->length, c)) || !isfinite(over_segment(sg, p->length, c))) return false;
     }
     return true;
 }
@@ -513,9 +506,8 @@ static void column_sums(const Norm *s, const Strip *t, double *sg, double *sx) {
 
 static void column_strips_grad(void *context, int64_t begin, int64_t end) {
     const Norm *s = context;
-    const NormPlan *p = s->plan;
     for (int64_t number = begin; number < end; number++) {
-        Strip t = strip_at(p, number);
+        Strip t = strip_at(s, number);
         double sg[NORM_COLUMNS], sx[NORM_COLUMNS];
         column_sums(s, &t, sg, sx);
         column_factors(s, &t, sg, sx);
@@ -543,7 +535,7 @@ static void column_samples_grad(void *context, int64_t begin, int64_t end) {
 /* Statistics go by strips, so that each sum is one thread's; then results by samples, which lie in one piece. */
 static bool run_columns(Norm *s, RangeFn strips, RangeFn samples) {
     const NormPlan *p = s->plan;
-    const int64_t n = p->channels * p->length, count = (p->channels + strip_channels(p) - 1) / strip_channels(p);
+    const int64_t n = p->channels * p->length, count = (p->channels + strip_channels(s) - 1) / strip_channels(s);
     const size_t run = (size_t)(n * s->item), room = 5 * run;
     char *factors = amp_host_alloc(AMP_CPU, room);
     if (!factors) return false;
@@ -585,6 +577,7 @@ static void set_formats(Norm *s, const View *x, const View *y) {
     s->compute = x->dtype == AMP_FLOAT64 ? AMP_FLOAT64 : AMP_FLOAT32;
     s->item = (int64_t)amp_itemsize(s->compute);
     s->k = amp_norm_kernels(s->compute);
+    s->large = x->numel > AMP_STREAMED_BYTES / (s->x_item + s->y_item + s->g_item);
 }
 
 Status amp_normalize(const Call *call) {
@@ -612,13 +605,24 @@ Status amp_normalize(const Call *call) {
     return failed ? AMP_NO_MEMORY : AMP_OK;
 }
 
-/* out <- the blocks' sums, added in order. */
+/* Blocks of n sums, which are added to the first in order. */
+typedef struct Blocks {
+    double *sums;
+    int64_t blocks, n;
+} Blocks;
+
+static void add_blocks(void *context, int64_t begin, int64_t end) {
+    const Blocks *t = context;
+    const NormKernels *k = amp_norm_kernels(AMP_FLOAT64);
+    for (int64_t block = 1; block < t->blocks; block++)
+        k->add((const char *)(t->sums + block * t->n + begin), end - begin, t->sums + begin);
+}
+
 static void deliver(double *sums, int64_t blocks, View *out) {
-    int64_t n = out->numel;
-    for (int64_t block = 1; block < blocks; block++)
-        for (int64_t j = 0; j < n; j++) sums[j] += sums[block * n + j];
+    Blocks t = {sums, blocks, out->numel};
+    if (blocks > 1) amp_parallel_for(t.n, GRAIN / blocks + 1, add_blocks, &t);
     amp_convert(AMP_FLOAT64, (const char *)sums, sizeof *sums, out->dtype, out->data,
-                out->stride[0] * (int64_t)amp_itemsize(out->dtype), n);
+                out->stride[0] * (int64_t)amp_itemsize(out->dtype), t.n);
 }
 
 Status amp_normalize_grad(const Call *call) {
@@ -626,9 +630,9 @@ Status amp_normalize_grad(const Call *call) {
     Norm s = {.plan = p};
     bool failed = false;
     View *dw = call->out[1], *db = call->out[2];
+    s.g = call->in[0]->data, s.g_dtype = call->in[0]->dtype, s.g_item = (int64_t)amp_itemsize(s.g_dtype);
     set_formats(&s, call->in[1], call->out[0]);
     set_stats(&s, call->in[2]);
-    s.g = call->in[0]->data, s.g_dtype = call->in[0]->dtype, s.g_item = (int64_t)amp_itemsize(s.g_dtype);
     s.weight = parameter(&s, call->in[3], &failed);
     s.blocks = p->by_channels ? 1 : s.rows / ROWS_PER_BLOCK < MAX_BLOCKS ? s.rows / ROWS_PER_BLOCK + 1 : MAX_BLOCKS;
     size_t sums = (size_t)s.blocks * (size_t)(p->channels * p->groups);
@@ -638,7 +642,7 @@ Status amp_normalize_grad(const Call *call) {
     double *scratch = room ? amp_host_alloc(AMP_CPU, room) : NULL;
     failed |= room && !scratch;
     if (scratch) {
-        memset(scratch, 0, room);
+        if (p->by_channels) memset(scratch, 0, room);
         s.dw = dw ? scratch : NULL;
         s.db = db ? scratch + sums + APART : NULL;
         s.part = p->by_channels ? NULL : (char *)(scratch + 2 * sums + 2 * APART);

@@ -9,13 +9,7 @@ typedef struct NormMean {
     double value, hi, lo;
 } NormMean;
 
-/* What a row's gradient is made of: see grad_add. */
-typedef struct NormRow {
-    NormMean mean;
-    double rstd, q, r;
-} NormRow;
-
-enum { NORM_SAMPLE = 64, NORM_ROWS = 8 };
+enum { NORM_SAMPLE = 64 };
 
 /* Runs of n dense values of one compute format, float or double; sums are float64. w, b, hi .. r: dense, of that format. `quick` sums are
  * formed by eights in the compute format, whose range they may leave: then they are not finite, or tiny.
@@ -34,7 +28,6 @@ enum { NORM_SAMPLE = 64, NORM_ROWS = 8 };
  *   grad_each     the same with g w[i] for g; w may be NULL
  *   grad_add      grad_each with p = rstd, and add_each
  *   average       of NORM_SAMPLE values, roughly
- *   grad_add_rows grad_add of NORM_ROWS rows behind each other, whose sums go from the compute format to dw and db
  *   column_*      the same where every element has a mean and factors of its own. column_quick_*: of `rows` rows, `step` elements apart;
  *                 shift and hi: of the compute format, nothing is taken out for lo */
 typedef struct NormKernels {
@@ -62,8 +55,6 @@ typedef struct NormKernels {
     void (*column_quick_dots)(const char *g, int64_t g_step, const char *x, int64_t x_step, int64_t rows, int64_t n,
                               const char *hi, double *s, double *sx);
     double (*average)(const char *x);
-    void (*grad_add_rows)(const char *g, const char *x, char *dx, int64_t n, const NormRow *rows, const char *w, double *dw,
-                          double *db);
 } NormKernels;
 
 /* For FLOAT32 or FLOAT64, at the instruction-set level in use. */

@@ -196,26 +196,6 @@ typedef float Narrow16 __attribute__((vector_size(64)));
             dx[i] = p * (w ? gi * w[i] : gi) + (q * xm + r); \
         } \
     } \
-    TARGET static void grad_add_rows_##K(const char *g_, const char *x_, char *dx_, int64_t n, const NormRow *rows, \
-                                         const char *w_, double *dw, double *db) { \
-        const T *g = IN(T, g_), *x = IN(T, x_), *w = IN(T, w_); \
-        T *dx = OUT(T, dx_); \
-        REAL hi[NORM_ROWS], lo[NORM_ROWS], p[NORM_ROWS], q[NORM_ROWS], r[NORM_ROWS]; \
-        for (int k = 0; k < NORM_ROWS; k++) { \
-            hi[k] = (REAL)rows[k].mean.hi, lo[k] = (REAL)rows[k].mean.lo; \
-            p[k] = (REAL)rows[k].rstd, q[k] = (REAL)rows[k].q, r[k] = (REAL)rows[k].r; \
-        } \
-        LOOP { \
-            REAL a = 0, b = 0, u = w ? w[i] : 1; \
-            _Pragma("GCC unroll 8") for (int k = 0; k < NORM_ROWS; k++) { \
-                REAL gi = g[k * n + i], xm = (x[k * n + i] - hi[k]) - lo[k]; \
-                a += gi * (xm * p[k]); \
-                b += gi; \
-                dx[k * n + i] = p[k] * (gi * u) + (q[k] * xm + r[k]); \
-            } \
-            dw[i] += (double)a, db[i] += (double)b; \
-        } \
-    } \
     TARGET static void column_moments_##K(const char *x_, int64_t n, const double *shift, double *s, double *s2) { \
         const T *x = IN(T, x_); \
         LOOP { \
@@ -295,8 +275,7 @@ typedef float Narrow16 __attribute__((vector_size(64)));
                                             column_grad_##K, \
                                             column_quick_moments_##K, \
                                             column_quick_dots_##K, \
-                                            average_##K, \
-                                            grad_add_rows_##K};
+                                            average_##K};
 
 #define NO_TARGET
 BODIES(f64, F64, double, Wide4, 4, LOAD_F64, NO_TARGET)

@@ -1,6 +1,8 @@
 /* A normalisation under way, and runs of any length and stored format cut into pieces for the kernels. Steps are dense. */
 #ifndef AMP_NORM_WALK_H
 #define AMP_NORM_WALK_H
+#include <math.h>
+
 #include "cast.h"
 #include "norm.h"
 
@@ -12,6 +14,7 @@ typedef struct Norm {
     int compute, x_dtype, g_dtype, y_dtype;
     int64_t item, x_item, g_item, y_item; /* bytes per element: compute format, stored formats */
     int64_t rows, blocks;
+    bool large; /* more is read and written than would stay in the caches until somebody reads the result */
     const char *x, *g;
     char *y;                                /* result, or the input's gradient; NULL: not wanted */
     char *weight, *bias;                    /* dense, compute format, or NULL */
@@ -147,6 +150,56 @@ NORM_FN void norm_factor(const Norm *s, const char *g, char *dx, int64_t n, doub
         s->k->scale(NORM_G(g), NORM_TO(dx), m, &zero, factor, 0.0);
         norm_store(s, NORM_TO(dx), dx + at * s->y_item, m);
     }
+}
+
+/* ---- a row's statistics and factors ---- */
+
+NORM_FN double norm_first_value(const Norm *s, const char *x) {
+    double v;
+    amp_convert(s->x_dtype, x, 0, AMP_FLOAT64, (char *)&v, sizeof v, 1);
+    return isfinite(v) ? v : 0.0;
+}
+
+/* Whether a sum of products formed in the compute format stayed in its range. */
+NORM_FN bool norm_in_range(double sum) { return fabs(sum) > 1e-20 && isfinite(sum); }
+
+/* Whether the difference of n quick sums keeps its leading bits. */
+NORM_FN bool norm_good_moments(const Norm *s, const double *sums, double n) {
+    return norm_in_range(sums[1]) && (!s->plan->centered || sums[0] * sums[0] / n < 0.9 * sums[1]);
+}
+
+/* Whether quick dots stand. */
+NORM_FN bool norm_good_dots(const double *sums) { return norm_in_range(sums[1]) && isfinite(sums[0]); }
+
+/* The sums over one piece of memory in float64; returns the shift. */
+NORM_FN double norm_exact_moments(const Norm *s, const char *x, int64_t n, double *sums) {
+    const double shift = s->plan->centered ? norm_first_value(s, x) : 0.0;
+    sums[0] = sums[1] = 0.0;
+    norm_moments(s, x, n, shift, sums);
+    return shift;
+}
+
+/* From sums over n elements. */
+NORM_FN void norm_finish_row(const Norm *s, int64_t row, const double *sums, double n, double shift) {
+    double at = sums[0] / n, var = (sums[1] - sums[0] * at) / n;
+    if (!s->plan->centered) at = 0.0, var = sums[1] / n;
+    if (var < 0.0) var = 0.0;
+    s->mean[row] = shift + at;
+    s->rstd[row] = 1.0 / sqrt(var + s->plan->eps);
+    if (s->var) s->var[row] = var;
+}
+
+/* sums[0] = sum of g w, sums[1] = sum of g w (x - mean) in float64; w may be NULL. */
+NORM_FN void norm_exact_dots(const Norm *s, const char *g, const char *x, int64_t n, double mean, const char *w, double *sums) {
+    sums[0] = sums[1] = 0.0;
+    norm_dots_each(s, g, x, n, mean, w, sums);
+}
+
+/* dx = rstd g w + (q (x - mean) + r), from the row's dots. */
+NORM_FN void norm_row_factors(const Norm *s, int64_t row, const double *sums, int64_t n, double *q, double *r) {
+    const double rstd = s->rstd[row];
+    *q = -rstd * rstd * rstd * sums[1] / (double)n;
+    *r = s->plan->centered ? -rstd * sums[0] / (double)n : 0.0;
 }
 
 #endif

@@ -5,10 +5,7 @@
 
 #include "../core/numeric_math.h"
 #include "softmax.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "stream.h"
 
 enum { LANES = 16, COLUMN_GROUP = 64, CACHE_LINE = 64 };
 
@@ -17,18 +14,6 @@ typedef double Wide4 __attribute__((vector_size(32)));
 typedef double Wide8 __attribute__((vector_size(64)));
 typedef float Narrow4 __attribute__((vector_size(16)));
 typedef float Narrow8 __attribute__((vector_size(32)));
-
-/* STREAM stores STREAM_BYTES around the caches, to an address that is a multiple of them; STREAMED makes sure that whoever is told that
- * the work is done sees them. */
-#if defined(__x86_64__)
-#define STREAM_16(to, from) _mm_stream_si128((void *)(to), _mm_load_si128((const void *)(from)))
-#define STREAM_32(to, from) _mm256_stream_si256((void *)(to), _mm256_load_si256((const void *)(from)))
-#define STREAM_64(to, from) _mm512_stream_si512((void *)(to), _mm512_load_si512((const void *)(from)))
-#define STREAMED            _mm_sfence()
-#else
-#define STREAM_16(to, from) memcpy(to, from, 16)
-#define STREAMED            (void)0
-#endif
 
 #define T           F64
 #define REAL        double
