@@ -24,24 +24,29 @@ typedef struct Edge {
     uint8_t dtype, layout;
 } Edge;
 
-/* One list's run reaches into another's: a tensor must be written before the next one is read. */
-static inline bool meet(const Edge *edge, int count, int64_t numel) {
+/* So long may a run be that one list's does not reach into another's: a tensor must be written before the next one is read. */
+static inline int64_t longest_run(const Edge *edge, int count) {
+    int64_t most = INT64_MAX;
     for (const Edge *e = edge + 1; e < edge + count; e++)
-        for (const Edge *f = edge; f < e; f++)
-            if (e->begin && f->begin && e->begin < f->begin + numel * f->size && f->begin < e->begin + numel * e->size)
-                return true;
-    return false;
+        for (const Edge *f = edge; f < e; f++) {
+            if (!e->begin || !f->begin) continue;
+            const Edge *low = e->begin < f->begin ? e : f, *high = low == e ? f : e;
+            const int64_t room = (high->begin - low->begin) >> __builtin_ctzll((uint64_t)low->size);
+            if (room < most) most = room;
+        }
+    return most;
 }
 
 /* Whether the tensors with this number stand behind the `numel` elements of the run; what is done to those is then done to them, too. */
-static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel) {
+static inline bool joins(const Edge *edge, int count, int64_t t, int64_t numel, int64_t most) {
+    if (edge[0].v[t]->numel > most - numel) return false;
     for (const Edge *e = edge; e < edge + count; e++) {
         const View *v = e->v[t];
         if (!v && !e->begin) continue;
         if (!v || v->data != e->begin + numel * e->size || v->dtype != e->dtype || !(v->layout & e->layout & LAYOUT_CONTIGUOUS))
             return false;
     }
-    return !meet(edge, count, numel + edge[0].v[t]->numel);
+    return true;
 }
 
 static bool start_run(Edge *edge, int count, int64_t t, ListRun *run, ListSpan *span) {
@@ -82,17 +87,18 @@ static bool reserve(ListPlan *plan, int64_t n) {
 static inline __attribute__((always_inline)) bool find_runs(ListPlan *plan, TensorList list, Edge *edge, int edges,
                                                             int64_t *elements) {
     const bool join = plan->join;
-    int64_t n = 0, length = 0; /* runs, and elements of the last one */
+    int64_t n = 0, length = 0, most = 0; /* runs, elements of the last one, and what it may have at most */
     bool known = true;
     for (int64_t t = 0; t < list.n; t++) {
         const int64_t numel = list.v[t]->numel;
-        if (join && t && joins(edge, edges, t, length)) {
+        if (join && t && joins(edge, edges, t, length, most)) {
             length += numel;
             continue;
         }
         if (n) plan->run[n - 1].numel = length;
         *elements += length;
         known &= start_run(edge, edges, t, &plan->run[n], &plan->span[n]);
+        if (join) most = longest_run(edge, edges);
         length = numel;
         n++;
     }

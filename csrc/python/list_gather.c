@@ -9,15 +9,39 @@ void list_bump(TensorSet *s) {
     }
 }
 
+static void uncount(TensorSet *s, bool written) {
+    for (int64_t i = 0; i < s->n && written; i++) {
+        Tensor *t = s->tensor[i];
+        t->st->writes--;
+        t->st->version -= !(t->flags & TENSOR_IS_DATA);
+    }
+}
+
+void list_own(TensorSet *s, bool written) {
+    uncount(s, written);
+    for (int64_t i = 0; i < s->n; i++) {
+        Py_INCREF(s->tensor[i]);
+    }
+    s->borrowed = false;
+}
+
+void list_return(TensorSet *s, bool written) {
+    uncount(s, written);
+    tensor_set_release(s);
+}
+
 void list_settle(TensorSet *s, bool written) {
     int64_t kept = 0;
+    if (s->borrowed) {
+        return;
+    }
     for (int64_t i = 0; i < s->n; i++) {
         Tensor *t = s->tensor[i];
         if (written) {
             fetch_storages(s, i);
             tensor_bump(t);
         } else if (i + FETCH_STORAGE < s->n) {
-            __builtin_prefetch(s->tensor[i + FETCH_STORAGE], 1);
+            fetch_line(s->tensor[i + FETCH_STORAGE], false);
         }
         if (Py_REFCNT(t) > 1) {
             Py_DECREF(t);
@@ -36,7 +60,7 @@ void list_settle(TensorSet *s, bool written) {
  *               -> storage
  *     state     -> dict -> its table -> entries -> their storages and counters */
 
-enum { ROWS = 32, MOST_KEYS = 5 };
+enum { ROWS = 64, MOST_KEYS = 5 };
 
 typedef struct Row {
     Tensor *param, *grad;
@@ -72,7 +96,7 @@ STAGE int find_rows(Walk *w, Row *row, int keys) {
     for (; count < ROWS && at < n; at++) {
         Row *r = &row[count];
         if (at + ROWS < n) {
-            fetch_param((Tensor *)item[at + ROWS]);
+            fetch_param((Tensor *)item[at + ROWS], true);
         }
         if (!tensor_check_exact(item[at])) {
             return -1;
@@ -82,15 +106,14 @@ STAGE int find_rows(Walk *w, Row *row, int keys) {
         if (!r->grad) {
             continue;
         }
-        fetch_tensor(r->grad);
-        fetch_storage(r->param->st);
-        __builtin_prefetch(&r->param->st->twin);
+        fetch_tensor(r->grad, true);
+        fetch_storage(r->param->st, true);
         if (keys) {
             if (!PyDict_Next(w->state, &w->place, &owner, &r->entries) || owner != (PyObject *)r->param) {
                 return -1;
             }
-            __builtin_prefetch(r->entries);
-            __builtin_prefetch(&((PyDictObject *)r->entries)->ma_values);
+            fetch_line(r->entries, true);
+            fetch_line(&((PyDictObject *)r->entries)->ma_values, true);
         }
         count++;
     }
@@ -104,14 +127,14 @@ STAGE bool open_rows(const Row *row, int count, int keys, bool writes_grads) {
             return false;
         }
         if (writes_grads) {
-            fetch_storage(r->grad->st);
+            fetch_storage(r->grad->st, true);
         }
         if (keys) {
             const char *table = (const char *)((PyDictObject *)r->entries)->ma_keys;
-            __builtin_prefetch(table);
-            __builtin_prefetch(table + 64);
+            fetch_line(table, true);
+            fetch_line(table + 64, true);
             if (keys > 1) {
-                __builtin_prefetch(table + 128);
+                fetch_line(table + 128, true);
             }
         }
     }
@@ -127,7 +150,7 @@ STAGE bool find_entries(const Walk *w, Row *row, int count, int keys) {
             if (!PyDict_Next(r->entries, &place, &key, &r->value[k]) || key != w->key[k]) {
                 return false;
             }
-            fetch_tensor((Tensor *)r->value[k]);
+            fetch_tensor((Tensor *)r->value[k], true);
         }
     }
     return true;
@@ -141,9 +164,9 @@ STAGE bool open_entries(const Row *row, int count, int keys, int counters) {
                 return false;
             }
             if (k < counters) {
-                __builtin_prefetch(t->v.data, 1);
+                fetch_line(t->v.data, true);
             } else {
-                __builtin_prefetch(&t->st->readonly, 1);
+                fetch_line(&t->st->readonly, true);
             }
         }
     }
@@ -158,7 +181,7 @@ static inline uint32_t traits_of(const View *v) {
     return traits;
 }
 
-static inline bool alike(const View *a, uint32_t traits, const View *b) {
+STAGE bool alike(const View *a, uint32_t traits, const View *b) {
     bool same = traits_of(b) == traits && a->numel == b->numel;
     for (int d = 0; a->ndim > 1 && same && d < a->ndim; d++) {
         same = a->shape[d] == b->shape[d];
@@ -168,20 +191,22 @@ static inline bool alike(const View *a, uint32_t traits, const View *b) {
 
 static inline bool is_counter(const View *v) { return v->numel == 1 && v->dtype == AMP_FLOAT32 && v->device == AMP_CPU; }
 
-static inline void put(const Column *c, int64_t i, Tensor *t) {
-    c->tensor[i] = (Tensor *)Py_NewRef((PyObject *)t);
-    c->copy[i] = t->v;
+STAGE void put(const Column *c, int64_t i, Tensor *t, bool written) {
+    t->st->writes += written;
+    t->st->version += written && !(t->flags & TENSOR_IS_DATA); /* tensor_bump without a jump */
+    c->tensor[i] = t;
+    copy_view(&c->copy[i], &t->v);
     c->view[i] = &c->copy[i];
 }
 
 /* What is alike to a contiguous parameter is contiguous. */
-STAGE bool is_usual(const Walk *w, const Row *r, uint32_t traits, int keys, int counters) {
+STAGE bool is_usual(const Walk *w, const Row *r, uint32_t traits, bool writes_grads, int keys, int counters) {
     const View *p = &r->param->v;
     if (traits != w->traits &&
         (!kernel_dtype(p->dtype) || !(p->layout & LAYOUT_CONTIGUOUS) || (w->n && p->device != w->param.copy[0].device))) {
         return false;
     }
-    if (r->param->st->readonly || !alike(p, traits, &r->grad->v) || (w->s->writes_grads && r->grad->st->readonly)) {
+    if (r->param->st->readonly || !alike(p, traits, &r->grad->v) || (writes_grads && r->grad->st->readonly)) {
         return false;
     }
     for (int k = 0; k < keys; k++) {
@@ -194,23 +219,33 @@ STAGE bool is_usual(const Walk *w, const Row *r, uint32_t traits, int keys, int 
 }
 
 STAGE bool take_rows(Walk *w, const Row *row, int count, int keys, int counters) {
+    Column column[MOST_KEYS + 2] = {w->param, w->grad}; /* here, where no store can have changed them */
+    const bool writes_grads = w->s->writes_grads;
+    int64_t bytes = 0;
+    bool copies = false, usual = true;
+    for (int k = 0; k < keys; k++) {
+        column[2 + k] = w->column[k];
+    }
     for (const Row *r = row; r < row + count; r++) {
         const View *p = &r->param->v;
         const uint32_t traits = traits_of(p);
-        if (!is_usual(w, r, traits, keys, counters)) {
-            return false;
+        usual = is_usual(w, r, traits, writes_grads, keys, counters);
+        if (!usual) {
+            break;
         }
         w->traits = traits;
-        w->s->copies |= r->param->st->copied_as || r->param->st->twin;
-        w->s->bytes += p->numel * (int64_t)amp_itemsize(p->dtype);
-        put(&w->param, w->n, r->param);
-        put(&w->grad, w->n, r->grad);
+        copies |= r->param->st->copied_as || r->param->st->twin_dtype;
+        bytes += p->numel * (int64_t)amp_itemsize(p->dtype);
+        put(&column[0], w->n, r->param, true);
+        put(&column[1], w->n, r->grad, writes_grads);
         for (int k = 0; k < keys; k++) {
-            put(&w->column[k], w->n, (Tensor *)r->value[k]);
+            put(&column[2 + k], w->n, (Tensor *)r->value[k], true);
         }
         w->n++;
     }
-    return true;
+    w->s->copies |= copies;
+    w->s->bytes += bytes;
+    return usual;
 }
 
 STAGE bool walk(Walk *w, int keys, int counters) {
@@ -286,12 +321,16 @@ int list_gather_step(StepSets *s, PyObject *params, PyObject *state) {
         fetch_first_grads(((PyListObject *)params)->ob_item, n < ROWS ? n : ROWS);
         w.place = keys ? first_place(state, params) : 0;
         fits = walk_any(&w, keys, counters);
-        for (int i = 0; i < count; i++) {
-            sets[i]->n = i < 2 || s->key[i - 2] ? w.n : 0;
-        }
     }
-    while (!fits && reserved > 0) {
-        tensor_set_release(sets[--reserved]);
+    for (int i = 0; i < reserved; i++) {
+        const bool written = i != 1 || s->writes_grads;
+        sets[i]->n = i < 2 || s->key[i - 2] ? w.n : 0;
+        sets[i]->borrowed = true;
+        if (!fits) {
+            list_return(sets[i], written);
+        } else if (s->copies || !gil_is_kept(w.n, s->bytes)) {
+            list_own(sets[i], written);
+        }
     }
     return failed ? -1 : fits;
 }

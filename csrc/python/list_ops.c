@@ -105,7 +105,7 @@ static int norms_run(const TensorSet *s, int64_t begin, int64_t end, double p, d
     if (!backend->norms) {
         return amp_raise(AMP_NO_KERNEL, what);
     }
-    PyThreadState *saved = release_gil(tensor_set_bytes(s));
+    PyThreadState *saved = s->borrowed ? NULL : release_gil(tensor_set_bytes(s));
     Status status = backend->norms((TensorList){end - begin, s->view + begin}, p, norms + begin);
     take_gil(saved);
     return status == AMP_OK ? 0 : amp_raise(status, what);
@@ -212,7 +212,7 @@ static PyObject *list_norms(PyObject *module, PyObject *const *args, Py_ssize_t 
     return result;
 }
 
-static int scale_run(const TensorSet *s, int64_t begin, int64_t end, double factor, const char *what) {
+static int scale_run(TensorSet *s, int64_t begin, int64_t end, double factor, const char *what) {
     const Backend *backend = backend_of(s->view[begin]->device, what);
     if (!backend) {
         return -1;
@@ -220,10 +220,15 @@ static int scale_run(const TensorSet *s, int64_t begin, int64_t end, double fact
     if (!backend->scale) {
         return amp_raise(AMP_NO_KERNEL, what);
     }
-    PyThreadState *saved = release_gil(tensor_set_bytes(s));
+    PyThreadState *saved = NULL;
+    if (s->borrowed) { /* while the tensors are still in the caches */
+        list_bump(s);
+    } else {
+        saved = release_gil(tensor_set_bytes(s));
+    }
     Status status = backend->scale((TensorList){end - begin, s->view + begin}, factor);
     take_gil(saved);
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && !s->borrowed; i++) {
         fetch_storages(s, i);
         tensor_bump(s->tensor[i]);
     }
@@ -266,6 +271,8 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
     }
     PyObject *const *item = ((PyListObject *)parameters)->ob_item;
     bool fits = true;
+    int64_t bytes = 0;
+    s->borrowed = true;
     fetch_first_grads(item, n);
     for (Py_ssize_t i = 0; i < n && fits; i++) {
         fetch_grads(item, n, i);
@@ -278,12 +285,15 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
                (s->n == 0 || grad->v.device == s->view[0]->device);
         if (fits) {
             *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
-            tensor_set_push(s, grad);
+            bytes += grad->v.numel * (int64_t)sizeof(float);
+            list_borrow(s, grad, false);
         }
     }
     fits = fits && s->n > 0;
     if (!fits) {
-        tensor_set_release(s);
+        list_return(s, false);
+    } else if (!gil_is_kept(s->n, bytes)) {
+        list_own(s, false);
     }
     return fits;
 }
@@ -397,7 +407,7 @@ static int sgd_run(SgdLists *l, const SgdOptions *o, double grad_scale, const ch
     if (l->copies && twin_set_make(&twins, &l->params) < 0) {
         return -1;
     }
-    PyThreadState *saved = release_gil(l->bytes);
+    PyThreadState *saved = l->params.borrowed ? NULL : release_gil(l->bytes);
     Status status = backend->sgd(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->buffers),
                                  twin_set_list(&twins), o, grad_scale);
     take_gil(saved);
@@ -550,23 +560,30 @@ static int adam_run(AdamLists *l, const AdamOptions *o, double grad_scale, const
         return -1;
     }
     double *mu = step + n;
+    const bool ahead = l->params.borrowed; /* nobody can look: counted while the counters are in the caches */
     for (int64_t i = 0; i < n; i++) {
         step[i] = counter_get(l->steps.view[i]) + 1;
         mu[i] = o->nadam ? counter_get(l->mu_products.view[i]) : 1;
+        if (ahead) {
+            counter_set(l->steps.view[i], step[i]);
+        }
     }
-    PyThreadState *saved = release_gil(l->bytes);
+    PyThreadState *saved = l->params.borrowed ? NULL : release_gil(l->bytes);
     Status status = backend->adam(tensor_set_list(&l->params), tensor_set_list(&l->grads), tensor_set_list(&l->exp_avg),
                                   tensor_set_list(&l->exp_avg_sq), tensor_set_list(&l->max_exp_avg_sq), twin_set_list(&twins),
                                   step, o->nadam ? mu : NULL, o, grad_scale);
     take_gil(saved);
-    for (int64_t i = 0; i < n && status == AMP_OK; i++) {
+    for (int64_t i = 0; i < n && ahead && status != AMP_OK; i++) {
+        counter_set(l->steps.view[i], step[i] - 1);
+    }
+    for (int64_t i = 0; i < n && !ahead && status == AMP_OK; i++) {
         if (i + FETCH_STORAGE < n) {
-            __builtin_prefetch(l->steps.copy[i + FETCH_STORAGE].data, 1);
+            fetch_line(l->steps.copy[i + FETCH_STORAGE].data, false);
         }
         counter_set(l->steps.view[i], step[i]);
-        if (o->nadam) {
-            counter_set(l->mu_products.view[i], mu[i]);
-        }
+    }
+    for (int64_t i = 0; i < n && o->nadam && status == AMP_OK; i++) {
+        counter_set(l->mu_products.view[i], mu[i]);
     }
     if (step != small) {
         PyMem_Free(step);
@@ -633,8 +650,10 @@ static PyObject *grads_of(PyObject *module, PyObject *params) {
 /* The gradients of a list of parameters; false: one of them is more than plain numbers of the set's device. *plain: all may be written
  * to without a closer look. */
 static bool gather_plain_grads(TensorSet *s, PyObject *params, bool *plain) {
+    int64_t bytes = 0;
     PyObject *const *item = ((PyListObject *)params)->ob_item;
     const Py_ssize_t n = PyList_GET_SIZE(params);
+    s->borrowed = true;
     fetch_first_grads(item, n);
     for (Py_ssize_t i = 0; i < n; i++) {
         fetch_grads(item, n, i);
@@ -647,7 +666,11 @@ static bool gather_plain_grads(TensorSet *s, PyObject *params, bool *plain) {
             return false;
         }
         *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
-        tensor_set_push(s, grad);
+        bytes += grad->v.numel * (int64_t)amp_itemsize(grad->v.dtype);
+        list_borrow(s, grad, true);
+    }
+    if (!gil_is_kept(s->n, bytes)) {
+        list_own(s, true);
     }
     return true;
 }
@@ -663,31 +686,30 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
     if (tensor_set_reserve(&grads, PyList_GET_SIZE(params)) < 0) {
         return NULL;
     }
-    PyObject *result = NULL;
     const Backend *backend = NULL;
-    bool plain = true, fits = gather_plain_grads(&grads, params, &plain);
+    Status status = AMP_OK;
+    bool failed = false, plain = true, fits = gather_plain_grads(&grads, params, &plain);
     if (fits && grads.n) {
         int device = grads.view[0]->device;
         backend = backend_of(device, what);
-        if (!backend || (!plain && check_list(&grads, device, true, what) < 0)) {
-            goto done;
-        }
-        fits = backend->zero != NULL;
+        failed = !backend || (!plain && check_list(&grads, device, true, what) < 0);
+        fits = !failed && backend->zero;
     }
     if (fits && grads.n) {
-        PyThreadState *saved = release_gil(tensor_set_bytes(&grads));
-        Status status = backend->zero(tensor_set_list(&grads));
+        PyThreadState *saved = grads.borrowed ? NULL : release_gil(tensor_set_bytes(&grads));
+        status = backend->zero(tensor_set_list(&grads));
         take_gil(saved);
         list_settle(&grads, true);
-        if (status != AMP_OK) {
-            amp_raise(status, what);
-            goto done;
-        }
     }
-    result = PyBool_FromLong(fits);
-done:
-    tensor_set_release(&grads);
-    return result;
+    if (!fits && grads.borrowed) {
+        list_return(&grads, true);
+    } else {
+        tensor_set_release(&grads);
+    }
+    if (status != AMP_OK) {
+        amp_raise(status, what);
+    }
+    return failed || status != AMP_OK ? NULL : PyBool_FromLong(fits);
 }
 
 /* p.grad = None for every parameter of a list. A destructor may run and change the list: the size is read anew each time. */

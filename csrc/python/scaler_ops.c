@@ -81,22 +81,44 @@ static PyObject *check_unscale(PyObject *module, PyObject *list) {
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
-/* Multiplies the gradients and leaves their norms beside them. Who was written once since `writes` was noted holds values with that norm;
- * one that is listed twice, or whose memory another one or another thread wrote, was written more often. */
-static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_scale, float *flag) {
+/* Leaves norms beside the gradients, the last one first. writes[i] is what was or will have been counted after the one write that norm[i]
+ * stands for. One that is listed twice, or whose memory another one or another thread wrote, was written more often; of those in a
+ * borrowed list the last has the right count, but the first has the last word. */
+static void keep_norms(TensorSet *grads, const double *norm, const uint32_t *writes) {
+    for (int64_t i = grads->n - 1; i >= 0; i--) {
+        if (i >= FETCH_GRAD) {
+            fetch_tensor(grads->tensor[i - FETCH_GRAD], false);
+        }
+        if (i >= FETCH_STORAGE) {
+            fetch_storage(grads->tensor[i - FETCH_STORAGE]->st, false);
+        }
+        Tensor *t = grads->tensor[i];
+        tensor_keep_norm(t, t->st->writes == writes[i] ? norm[i] : -1.0);
+    }
+}
+
+/* Multiplies the gradients. */
+static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_scale, float *flag, bool with_norms) {
     struct {
         double norm[INLINE_TENSORS];
         uint32_t writes[INLINE_TENSORS];
     } small;
     const int64_t n = grads->n;
-    double *norms = !tensor_norms_wanted() ? NULL
-                    : n > INLINE_TENSORS   ? PyMem_Malloc((size_t)n * (sizeof *norms + sizeof(uint32_t)))
-                                           : small.norm;
+    double *norms = !with_norms          ? NULL
+                    : n > INLINE_TENSORS ? PyMem_Malloc((size_t)n * (sizeof *norms + sizeof(uint32_t)))
+                                         : small.norm;
     uint32_t *writes = n > INLINE_TENSORS ? (uint32_t *)(void *)(norms ? norms + n : NULL) : small.writes;
-    for (int64_t i = 0; norms && i < n; i++) {
-        writes[i] = grads->tensor[i]->st->writes;
+    for (int64_t i = 0; with_norms && i < n; i++) {
+        Tensor *t = grads->tensor[i];
+        uint32_t count = t->st->writes + 1;
+        if (grads->borrowed) { /* while it is still in the caches */
+            tensor_bump(t);
+        }
+        if (norms) {
+            writes[i] = count;
+        }
     }
-    PyThreadState *saved = release_gil(tensor_set_bytes(grads));
+    PyThreadState *saved = grads->borrowed ? NULL : release_gil(tensor_set_bytes(grads));
     for (int64_t i = 0; i < n && grads->view[0]->device == AMP_CUDA; i++) {
         const View *v = grads->view[i];
         if (v->device == AMP_CUDA && v->dtype == AMP_FLOAT64 && beyond_float_range(v, 0, v->data)) {
@@ -105,12 +127,11 @@ static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_sc
     }
     Status status = backend->unscale(tensor_set_list(grads), inv_scale, flag, norms);
     take_gil(saved);
-    if (norms) {
+    if (norms && !grads->borrowed) {
         list_bump(grads);
     }
-    for (int64_t i = 0; norms && status == AMP_OK && i < n; i++) {
-        Tensor *t = grads->tensor[i];
-        tensor_keep_norm(t, t->st->writes == writes[i] + 1 ? norms[i] : -1.0);
+    if (norms && status == AMP_OK) {
+        keep_norms(grads, norms, writes);
     }
     list_settle(grads, !norms);
     if (norms != small.norm) {
@@ -155,7 +176,7 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
     while (grads.n > good) {
         Py_DECREF(grads.tensor[--grads.n]);
     }
-    Status status = unscale_set(backend, &grads, read_float(&((Tensor *)args[2])->v), &flag);
+    Status status = unscale_set(backend, &grads, read_float(&((Tensor *)args[2])->v), &flag, tensor_norms_wanted());
     if (memcmp(&flag, &before, sizeof flag) != 0) {
         memcpy(found->v.data, &flag, sizeof flag);
         tensor_bump(found);
@@ -230,7 +251,8 @@ static Py_ssize_t count_parameters(PyObject *groups) {
 
 /* Adds the gradients of one group. False: a parameter that only Python understands, a gradient that is not fp32 on the device, or made
  * under another loss scale, or the backend would refuse. */
-static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, const char *what) {
+static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, bool count, int64_t *bytes,
+                             const char *what) {
     PyObject *const *item = ((PyListObject *)params)->ob_item;
     const Py_ssize_t n = PyList_GET_SIZE(params);
     fetch_first_grads(item, n);
@@ -252,7 +274,8 @@ static bool gather_gradients(TensorSet *grads, PyObject *params, int device, flo
             PyErr_Clear(); /* the long way says it better */
             return false;
         }
-        tensor_set_push(grads, grad);
+        *bytes += grad->v.numel * (int64_t)sizeof(float);
+        list_borrow(grads, grad, count);
     }
     return true;
 }
@@ -277,27 +300,37 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     const Backend *backend = backend_of(device, what);
     Py_ssize_t n = backend ? count_parameters(args[0]) : 0;
     TensorSet grads;
-    if (!backend || tensor_set_reserve(&grads, n < 0 ? 0 : n) < 0) {
+    Tensor *flag = backend ? tensor_new(0, NULL, AMP_FLOAT32, device) : NULL; /* first: making it may run destructors */
+    if (!flag || tensor_set_reserve(&grads, n < 0 ? 0 : n) < 0) {
+        Py_XDECREF(flag);
         return NULL;
     }
+    const bool with_norms = tensor_norms_wanted();
     bool fits = n > 0 && backend->unscale;
+    int64_t bytes = 0;
+    grads.borrowed = true;
     for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(args[0]);
          i++) { /* nothing here runs Python code: the lists stay as counted */
-        fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, what);
+        fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, !with_norms,
+                                &bytes, what);
     }
-    Tensor *flag = NULL;
-    fits = fits && grads.n > 0;
-    if (fits && (flag = tensor_new(0, NULL, AMP_FLOAT32, device))) {
-        float found = 0;
-        Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found);
-        memcpy(flag->v.data, &found, sizeof found);
-        if (status != AMP_OK) {
-            Py_CLEAR(flag);
-            amp_raise(status, what);
-        }
+    if (!fits || grads.n == 0) {
+        list_return(&grads, !with_norms);
+        Py_DECREF(flag);
+        Py_RETURN_NONE;
     }
+    if (!gil_is_kept(grads.n, bytes)) {
+        list_own(&grads, !with_norms);
+    }
+    float found = 0;
+    Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found, with_norms);
+    memcpy(flag->v.data, &found, sizeof found);
     tensor_set_release(&grads);
-    return fits ? (PyObject *)flag : Py_NewRef(Py_None);
+    if (status != AMP_OK) {
+        Py_CLEAR(flag);
+        amp_raise(status, what);
+    }
+    return (PyObject *)flag;
 }
 
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))

@@ -87,6 +87,7 @@ void tensor_ask_twin(const Tensor *t, int dtype) {
 static void drop_twin(Storage *st) {
     Storage *twin = st->twin;
     st->twin = NULL;
+    st->twin_dtype = 0;
     if (twin) {
         storage_drop(twin);
     }
@@ -281,6 +282,7 @@ Tensor *tensor_take_twin(const Tensor *t, int dtype) {
     out->st = st->twin;
     out->v.data = out->st->data;
     st->twin = NULL;
+    st->twin_dtype = 0;
     return out;
 }
 

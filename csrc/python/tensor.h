@@ -12,9 +12,9 @@ typedef struct Storage {
     int8_t norm_dtype;
     uint8_t addressed; /* data_ptr() was asked for */
     int8_t copied_as;  /* fp16 or bf16: a copy of all of this fp32 memory was made since an optimizer wrote it; else 0 */
-    int8_t twin_dtype;
-    uint32_t version; /* autograd's counter: in-place writes through a tensor, not through .data */
-    uint32_t writes;  /* every write, .data included: stamps cast slots */
+    int8_t twin_dtype; /* 0: there is no twin */
+    uint32_t version;  /* autograd's counter: in-place writes through a tensor, not through .data */
+    uint32_t writes;   /* every write, .data included: stamps cast slots */
     uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
                        * the mark off */
     float loss_scale;     /* the scale it carries then; NaN: parts of it carry different ones */

@@ -2,10 +2,11 @@
 
 #include "run_op.h"
 
-enum { RELEASE_BYTES = 512 * 1024 };
+/* Many small ones are gone through in about a millisecond; Python itself lets other threads wait for five. */
+enum { RELEASE_BYTES = 512 << 10, RELEASE_BYTES_SMALL = 8 << 20, SMALL_BYTES = 16 << 10 };
 
 void tensor_set_release(TensorSet *s) {
-    for (int64_t i = 0; i < s->n; i++) {
+    for (int64_t i = 0; i < s->n && !s->borrowed; i++) {
         Py_DECREF(s->tensor[i]);
     }
     s->n = 0;
@@ -14,8 +15,7 @@ void tensor_set_release(TensorSet *s) {
 }
 
 int tensor_set_reserve(TensorSet *s, Py_ssize_t n) {
-    s->n = 0;
-    s->heap = NULL;
+    tensor_set_clear(s);
     s->tensor = s->inline_tensor;
     s->view = s->inline_view;
     s->copy = s->inline_copy;
@@ -39,8 +39,7 @@ int tensor_set_reserve(TensorSet *s, Py_ssize_t n) {
 }
 
 int tensor_set_gather(TensorSet *s, PyObject *o, const char *what) {
-    s->n = 0;
-    s->heap = NULL;
+    tensor_set_clear(s);
     if (o == Py_None) {
         return tensor_set_reserve(s, 0);
     }
@@ -245,6 +244,10 @@ void tensor_set_bump(TensorSet *s) {
     for (int64_t i = 0; i < s->n; i++) {
         tensor_bump(s->tensor[i]);
     }
+}
+
+bool gil_is_kept(int64_t n, int64_t bytes) {
+    return bytes < RELEASE_BYTES || (bytes < RELEASE_BYTES_SMALL && bytes <= n * SMALL_BYTES);
 }
 
 PyThreadState *release_gil(int64_t bytes) { return bytes >= RELEASE_BYTES ? run_slot_unlock() : NULL; }

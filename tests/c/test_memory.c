@@ -1,6 +1,7 @@
 /* The caching allocator: alignment, disjoint blocks, reuse, waste, statistics, cap, threads. Exit status 1 if anything fails. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,18 +78,63 @@ static void from_threads(void) {
 }
 
 static void reuse(void) {
-    static const size_t sizes[] = {64, 1000, 40000, 3 << 20};
-    for (int i = 0; i < 4; i++) {
+    static const size_t sizes[] = {64, 896, 1000, 4096, 32 << 10, 40000, 3 << 20};
+    for (int i = 0; i < 7; i++) {
         char *a = amp_host_alloc(AMP_CPU, sizes[i]), *b = amp_host_alloc(AMP_CPU, sizes[i]);
         CHECK(a != b);
         amp_host_free(AMP_CPU, a, sizes[i]);
         amp_host_free(AMP_CPU, b, sizes[i]);
         if (!CACHING) continue;
         char *c = amp_host_alloc(AMP_CPU, sizes[i]), *d = amp_host_alloc(AMP_CPU, sizes[i]);
-        CHECK(c == b && d == a); /* last in, first out */
+        const bool ordered = sizes[i] >= 1024 - 127 && sizes[i] <= 32 << 10;
+        CHECK(ordered ? c == a && d == b : c == b && d == a); /* the lowest; last in, first out */
         amp_host_free(AMP_CPU, c, sizes[i]);
         amp_host_free(AMP_CPU, d, sizes[i]);
     }
+}
+
+static int by_address(const void *a, const void *b) {
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whatever was freed before, in whatever order: blocks of one size that are made one after the other lie one behind the other, but for
+ * where a chunk ends; no two overlap, and memory that was there once is found again. */
+static void order(void) {
+    enum { COUNT = 3000, MOST_JUMPS = 32 };
+    static const size_t sizes[] = {1000, 1280, 4096, 7000, 20480, 32 << 10};
+    static char *block[COUNT], *sorted[COUNT];
+    uint64_t state = 7;
+    for (int k = 0; k < 6; k++) {
+        const size_t n = sizes[k];
+        const int count = n > 8192 ? COUNT / 8 : COUNT;
+        int64_t reserved = 0;
+        for (int round = 0; round < 4; round++) {
+            int jumps = 0;
+            for (int i = 0; i < count; i++) {
+                block[i] = amp_host_alloc(AMP_CUDA, n);
+                CHECK(block[i] && ((uintptr_t)block[i] & 63) == 0);
+                memset(block[i], i % 251, n);
+            }
+            memcpy(sorted, block, (size_t)count * sizeof *block);
+            qsort(sorted, (size_t)count, sizeof *sorted, by_address);
+            for (int i = 1; i < count; i++) CHECK(sorted[i] >= sorted[i - 1] + n);
+            for (int i = 0; i < count; i++) CHECK(block[i][0] == (char)(i % 251) && block[i][n - 1] == (char)(i % 251));
+            for (int i = 1; i < count; i++)
+                jumps += block[i] <= block[i - 1] || block[i] >= block[i - 1] + n + n / 4 + 8192; /* a slab ends */
+            if (CACHING) CHECK(jumps <= MOST_JUMPS + (int)((size_t)count * n >> 20));
+            if (round == 0) reserved = amp_memory_stats(AMP_CUDA).reserved;
+            CHECK(amp_memory_stats(AMP_CUDA).reserved == reserved);
+            for (int i = count - 1; i > 0; i--) {
+                int j = round % 2 ? i : (int)random_below(&state, (uint64_t)i + 1);
+                char *other = block[i];
+                block[i] = block[j];
+                block[j] = other;
+            }
+            for (int i = 0; i < count; i++) amp_host_free(AMP_CUDA, block[i], n);
+        }
+    }
+    CHECK(amp_memory_stats(AMP_CUDA).allocated == 0);
 }
 
 /* Many blocks of one class: disjoint although they come together, and all given back. */
@@ -156,6 +202,7 @@ int main(void) {
     reuse();
     cap();
     groups();
+    order();
     from_threads();
     return atomic_load(&failures) != 0;
 }

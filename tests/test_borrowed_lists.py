@@ -1,0 +1,126 @@
+"""Lists of small tensors are walked without references and counted ahead, larger ones are not: nobody can tell them apart."""
+
+import itertools
+import sys
+import threading
+
+import pytest
+
+import ampnative as torch
+from ampnative import _C
+
+SIZES = [(100, 16), (40, 8192)]  # the second are over 512 KiB, and over 16 KiB each
+KINDS = [("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"amsgrad": True}), ("NAdam", {})]
+
+
+def parameters(count, n, **options):
+    made = [torch.nn.Parameter(torch.full((n,), float(i % 7), **options)) for i in range(count)]
+    for i, p in enumerate(made):
+        p.grad = torch.full((n,), 1.0 + i % 5, **options)
+    return made
+
+
+def versions(tensors):
+    return [t._version for t in tensors], [sys.getrefcount(t) for t in tensors]
+
+
+@pytest.mark.parametrize("count, n", SIZES)
+@pytest.mark.parametrize("name, options", KINDS)
+def test_each_write_counts_once_and_no_reference_stays(name, options, count, n):
+    params = parameters(count, n)
+    optimizer = getattr(torch.optim, name)(params, lr=0.1, **options)
+    optimizer.step()
+    states = [value for p in params for value in optimizer.state[p].values()]
+    grads = [p.grad for p in params]
+    (before, references), (read, held) = versions(params + states), versions(grads)
+    optimizer.step()
+    assert versions(params + states) == ([v + 1 for v in before], references)
+    assert versions(grads) == (read, held)
+    assert all(float(optimizer.state[p]["step"]) == 2 for p in params if "step" in optimizer.state[p])
+    optimizer.zero_grad(set_to_none=False)
+    assert versions(grads) == ([v + 1 for v in read], held) and not any(g.any() for g in grads)
+
+
+def scaler_for(optimizer):
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    scaler.scale(torch.ones(()))
+    scaler.unscale_(optimizer)
+    return scaler
+
+
+@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize("count, n", SIZES)
+def test_unscaling_and_clipping_count_once(count, n, clipped):
+    params = parameters(count, n)
+    if clipped:
+        torch.nn.utils.clip_grad_norm_([torch.nn.Parameter(torch.ones(1))], 1.0)  # somebody asks for norms
+    grads = [p.grad for p in params]
+    before, references = versions(grads)
+    scaler_for(torch.optim.SGD(params, lr=0.1))
+    assert versions(grads) == ([v + 1 for v in before], references)
+    assert all(float(g[0]) == (1 + i % 5) / 2 for i, g in enumerate(grads))
+    if clipped:
+        total = torch.nn.utils.clip_grad_norm_(params, 1.0)
+        squares = n * sum(((1 + i % 5) / 2) ** 2 for i in range(count))
+        assert float(total) == pytest.approx(squares**0.5, rel=1e-6)
+        assert versions(grads) == ([v + 2 for v in before], references)
+        assert float(grads[0][0]) == pytest.approx(0.5 / squares**0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("count, n", SIZES)
+def test_a_gradient_of_two_parameters_has_no_norm(count, n):
+    params = parameters(count, n)
+    params[7].grad = params[31].grad
+    torch.nn.utils.clip_grad_norm_([torch.nn.Parameter(torch.ones(1))], 1.0)
+    scaler_for(torch.optim.SGD(params, lr=0.1))
+    assert _C._kept_norm(params[7].grad) is None
+    assert _C._kept_norm(params[8].grad) == pytest.approx(n**0.5 * (1 + 8 % 5) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("late", [2, 80])
+def test_what_is_given_up_was_not_counted(late):
+    params = parameters(100, 16)
+    params[late] = torch.nn.Parameter(torch.ones(16, dtype=torch.bfloat16))
+    params[late].grad = torch.ones(16, dtype=torch.bfloat16)
+    grads = [p.grad for p in params]
+    before = versions(grads)
+    assert _C._unscale_groups([{"params": params}], torch.tensor(2.0)) is None
+    assert versions(grads) == before
+    grads[late].requires_grad_()
+    assert not _C._zero_grads(params)
+    assert versions(grads) == before and all(g.all() for g in grads)
+
+
+def test_other_threads_may_drop_what_is_being_stepped():
+    params = parameters(40, 1 << 16)
+    optimizer = torch.optim.Adam(params, lr=1e-3)
+    optimizer.step()
+    done = threading.Event()
+
+    def drop():
+        while not done.is_set():
+            for p in params:
+                p.grad = torch.ones(1 << 16)
+
+    other = threading.Thread(target=drop)
+    other.start()
+    try:
+        for _ in range(30):
+            optimizer.step()
+    finally:
+        done.set()
+        other.join()
+    assert all(torch.isfinite(p).all() for p in params)
+
+
+@pytest.mark.parametrize("n", [256, 1024, 5000])
+def test_what_is_made_one_after_the_other_lies_side_by_side(n):
+    """Whatever was freed before, in whatever order."""
+    for order in (1, -1, 7):
+        made = [torch.empty(n) for _ in range(1000)]
+        for i in range(1000):
+            made[i * order % 1000] = None
+        params = [torch.nn.Parameter(torch.empty(n)) for _ in range(300)]
+        places = [p.data_ptr() for p in params]
+        steps = [b - a for a, b in itertools.pairwise(places)]
+        assert sum(0 < step < 4 * n + 4 * n // 4 + 512 for step in steps) > 280
