@@ -9,6 +9,8 @@ from typing import Any
 __all__ = ["in_turns", "readable"]
 
 _ROUND = 2e-3  # seconds that one round of a small workload takes at least
+_REST = 1e-2  # seconds after which the threads of the library whose turn it was sleep: OpenMP's spin for some 6 ms after a region
+_WARM = 5e-2  # seconds of a run from which on caches that cooled meanwhile do not show
 
 
 def _round(run: Any, count: int) -> float:
@@ -19,7 +21,11 @@ def _round(run: Any, count: int) -> float:
 
 
 def in_turns(runs: dict[Any, Any], seconds: float) -> dict[Any, list[float]]:
-    """Seconds of one call of each function, many times over, the functions taking turns for `seconds` each in all."""
+    """Seconds of one call of each function, many times over, the functions taking turns for `seconds` each in all.
+
+    Before each turn the others' threads get the time to fall asleep, which else would hold a core; a short function then runs once
+    untimed, to be as warm as in the middle of its turn.
+    """
     counts = {}
     for name, run in runs.items():
         once = _round(run, 1)
@@ -33,6 +39,10 @@ def in_turns(runs: dict[Any, Any], seconds: float) -> dict[Any, list[float]]:
         until = time.perf_counter() + seconds * len(runs)
         while len(times[next(iter(runs))]) < 3 or time.perf_counter() < until:
             for name, run in runs.items():
+                if len(runs) > 1:
+                    time.sleep(_REST)
+                    if counts[name] > 1 or min(times[name], default=0.0) < _WARM:
+                        run()
                 times[name].append(_round(run, counts[name]))
     finally:
         gc.enable()
