@@ -123,8 +123,7 @@ def cholesky_solve(
 ) -> Tensor: ...
 @overload
 def clamp(
-    input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *,
-    out: Tensor | None = None
+    input: Tensor, min: Tensor | None = None, max: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor: ...
 @overload
 def clamp(
