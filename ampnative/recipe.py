@@ -507,7 +507,9 @@ def run(args: argparse.Namespace, console: Any) -> int:
         f"{plan.epochs} x {plan.batches} batches, {__config__._threads()}"
     )
     if plan.left_out:
-        show(f"Chosen so that the timed runs take about a minute on this machine: {'; '.join(plan.left_out)}.")
+        fitted = not (args.size and args.batches)
+        why = "Chosen so that the timed runs take about a minute on this machine" if fitted else "Less than published (--full)"
+        show(f"{why}: {'; '.join(plan.left_out)}.")
     section_size, section_batch = (plan.size, plan.batch_sizes[-1]) if args.full else (min(plan.size, 1024), min(plan.batch_sizes[0], 128))
     # The sections teach a working scale; only the timed runs try one that is too large.
     works = 1024.0 <= plan.init_scale <= _INIT_SCALE

@@ -12,7 +12,7 @@ settings.register_profile("long", deadline=None, print_blob=True, max_examples=2
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 NAME = os.environ.get("AMPNATIVE_TEST_MODULE", "ampnative")
-STATES = ("passed to the record", "ours instead", "not yet", "failed")
+STATES = ("as recorded", "ours instead", "not yet", "failed")
 golden_states: dict[str, dict[int, int]] = collections.defaultdict(dict)  # file -> record -> the worst state of its tests
 golden_reasons: dict[str, set] = collections.defaultdict(set)  # line -> records
 
@@ -79,9 +79,10 @@ def pytest_terminal_summary(terminalreporter):
     if not golden_states:
         return
     terminalreporter.section("golden records")
-    terminalreporter.write_line(f"{'':20s}" + "".join(f"{state:>22s}" for state in STATES))
+    width = max(map(len, golden_states)) + 1
+    terminalreporter.write_line(f"{'':{width}s}" + "".join(f"{state:>22s}" for state in STATES))
     for file, seen in sorted(golden_states.items()):
         counts = collections.Counter(seen.values())
-        terminalreporter.write_line(f"{file:20s}" + "".join(f"{counts[state]:22d}" for state in range(len(STATES))))
+        terminalreporter.write_line(f"{file:{width}s}" + "".join(f"{counts[state]:22d}" for state in range(len(STATES))))
     for line, which in sorted(golden_reasons.items()):
         terminalreporter.write_line(f"  {line} ({len(which)})")

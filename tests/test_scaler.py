@@ -402,7 +402,7 @@ def test_text_of_an_explanation_is_bounded():
     explanation = scaler.explain()
     lines = str(explanation).splitlines()
     assert lines[0] == "10 skipped of 10 steps" and len(lines) == 1 + 4 * (1 + 6 + 1) + 1 + 1
-    nothing_finite = "nothing but inf or NaN in these gradients: the scale was far too large, or the loss was inf by itself"
+    nothing_finite = "nothing but inf or NaN in the gradients below: the scale was far too large (the loss was finite)"
     assert lines[1] == f"step 0 skipped, scale 2^16 -> 2^15 ({nothing_finite})"
     assert lines[2].endswith("1 nan, 1 +inf, first at [0]; no value is finite") and lines[8] == "    and 3 more"
     assert [line[:15] for line in lines if line.startswith("step")][2] == "steps 2 to 7: s"
@@ -413,7 +413,7 @@ def test_text_of_an_explanation_is_bounded():
 
 @pytest.mark.parametrize(
     ("scale", "value", "cause"),
-    [(4.0, NAN, "nan in the gradients and no inf"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
+    [(4.0, NAN, "nan but no inf in the gradients"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
 )
 def test_cause_of_a_skip(scale, value, cause):
     scaler, opt = started(scale), Foreign(tensor_param([1.0, value]), param_names=["w"])
@@ -442,11 +442,33 @@ def test_whether_the_loss_was_finite(weight, scale, finite, text):
     w.grad = torch.tensor([INF, 1.0])
     scaler.step(optimizer)
     assert scaler.explain()[-1].loss_finite is None  # scaled before the update: another iteration's
-    del loss
     scaler.update()
-    gone = (w * INF).sum()
-    scaler.scale(gone).backward()
-    del gone
+    scaler.scale((w * INF).sum()).backward()  # nobody holds it
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is False
+
+
+@pytest.mark.parametrize("bad", [NAN, INF])
+@pytest.mark.parametrize("where", [0, 1, 70, 99])
+def test_each_of_many_accumulated_losses_counts(bad, where):
+    scaler, w = started(4.0), torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for i in range(100):
+        loss = (w * (bad if i == where else 1.0)).sum()
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is False and "the loss itself was inf or NaN" in str(scaler.explain())
+    scaler.update()
+    w.grad = None
+    scaler.scale([(w * bad).sum(), (w * 2).sum()])[0].backward()
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is False
+
+
+def test_what_is_too_large_to_be_kept_is_not_called_finite():
+    scaler, w = started(2.0**16), torch.full((5000,), 1e36, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    scaler.scale(w * w.detach()).sum().backward()
     scaler.step(optimizer)
     assert scaler.explain()[-1].loss_finite is None
 

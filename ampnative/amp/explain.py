@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from .. import _C
 from .._C import Tensor
 
-__all__ = ["Culprit", "Explanation", "SkippedStep", "are_finite", "find_culprits", "parameter_name", "scale_text"]
+__all__ = ["Culprit", "Explanation", "ScaledLosses", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
 
 _CHUNK = 1 << 20  # elements looked at together: bounds the memory that an explanation takes
 _FP16_SMALLEST = 2.0**-24
@@ -81,8 +80,9 @@ class Culprit:
 class SkippedStep:
     """One skipped step. `update` is the number of the ``update()`` that followed, as in the history, and `new_scale`
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
-    then `note` says why the step was skipped. `loss_finite`: whether all losses that were scaled were finite; None if none of them
-    is alive any more. `optimizer` names it among those of the same update, "optimizer 0 (SGD)"."""
+    then `note` says why the step was skipped. `loss_finite`: whether all that was scaled since the update before was finite;
+    None if nothing was, or if there is nothing else than that and outputs of more than 4096 elements, which are not looked at.
+    `optimizer` names it among those of the same update, "optimizer 0 (SGD)"."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
@@ -102,14 +102,14 @@ class SkippedStep:
             return "the loss itself was inf or NaN before it was scaled: no scale helps, look at the forward pass and the data"
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
             if self.loss_finite:
-                return "nan in the gradients and no inf, of a finite loss: a derivative made NaN (autograd.detect_anomaly names it)"
+                return "nan but no inf in the gradients, and the loss was finite: a derivative made NaN (autograd.detect_anomaly names it)"
             return "nan in the gradients and no inf: a loss or layer overflowed on the way, or the input, the weights or the loss held NaN"
         if self.old_scale > 1 and any(culprit.some_finite for culprit in self.culprits):
             return "inf in the scaled gradients: the scale was too large"
         if self.old_scale > 1:
-            far = "nothing but inf or NaN in these gradients: the scale was far too large"
+            far = "nothing but inf or NaN in the gradients below: the scale was far too large"
             return f"{far} (the loss was finite)" if self.loss_finite else f"{far}, or the loss was inf by itself"
-        return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed"
+        return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed, or the input held inf"
 
     def __str__(self) -> str:
         return self.text()
@@ -200,10 +200,39 @@ def _summary(steps: tuple[SkippedStep, ...]) -> str:
     return f"{where}: " + "; ".join(filter(None, parts))
 
 
-def are_finite(losses: Iterable[ref[Tensor]]) -> bool | None:
-    """Whether the losses that are still alive are finite; None if there is none."""
-    alive = [loss.detach() for loss in (weak() for weak in losses) if loss is not None and loss.device.type != "meta"]
-    return all(bool(_C.functions.isfinite(loss).all()) for loss in alive) if alive else None
+class ScaledLosses:
+    """What was scaled since the last update. Values are kept, not graphs, and looked at when a step is skipped."""
+
+    _MOST = 64  # tensors; then they are looked at, to let go of them
+    _LARGEST = 4096  # elements of one that is kept
+
+    def __init__(self) -> None:
+        self._values: list[Tensor] = []
+        self.clear()
+
+    def clear(self) -> None:
+        self._values.clear()
+        self._any = self._unknown = self._bad = False
+
+    def note(self, loss: Tensor) -> None:
+        self._any = True
+        if loss.numel() > self._LARGEST:
+            self._unknown = True
+            return
+        self._values.append(loss.detach())
+        if len(self._values) > self._MOST:
+            self._look()
+
+    def _look(self) -> None:
+        known = [value for value in self._values if value.device.type != "meta"]
+        self._unknown = self._unknown or len(known) < len(self._values)
+        self._bad = self._bad or not all(bool(_C.functions.isfinite(value).all()) for value in known)
+        self._values.clear()
+
+    def are_finite(self) -> bool | None:
+        """None: nothing was scaled, or something that cannot be told, beside what is finite."""
+        self._look()
+        return False if self._bad else True if self._any and not self._unknown else None
 
 
 def parameter_name(group: Any, group_index: int, index: int) -> str:

@@ -14,13 +14,12 @@ import warnings
 from collections import abc, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from .. import _C
 from . import history as _history
-from .explain import Explanation, SkippedStep, are_finite, find_culprits
+from .explain import Explanation, ScaledLosses, SkippedStep, find_culprits
 from .limits import Limits, caller_depth, claim, limits_from, release
 from .optimizer_gradients import (
     collect_gradients,
@@ -188,7 +187,7 @@ class GradScaler:
         self._skips: deque[SkippedStep] = deque(maxlen=_EXPLAINED_STEPS)
         self._held: dict[int, Any] = {}  # the optimizers behind those states: no id is used twice in an iteration
         self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
-        self._losses: deque[ref[_Tensor]] = deque(maxlen=8)  # scaled since then
+        self._losses = ScaledLosses()  # since then
 
     # ---- scaling the loss --------------------------------------------------------------------------------------------
 
@@ -213,13 +212,14 @@ class GradScaler:
             device = outputs.device
             if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
-            self._losses.append(ref(outputs))
+            self._losses.note(outputs)
             return mark_scaled(self, outputs * scale, scale)
         return self._scale_nested(outputs, [])
 
     def _scale_nested(self, value: Any, replicator: list[_MultiDeviceReplicator]) -> Any:
         """`replicator` is empty until the first tensor: one copy of the scale per device and call."""
         if isinstance(value, _Tensor):
+            self._losses.note(value)
             device = value.device
             if self._scale is None:
                 self._lazy_init_scale_growth_tracker(device)
@@ -386,7 +386,7 @@ class GradScaler:
             "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         )
         label = f"optimizer {list(self._per_optimizer_states).index(id(optimizer))} ({type(optimizer).__name__})"
-        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=are_finite(self._losses), optimizer=label)
+        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=self._losses.are_finite(), optimizer=label)
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -715,7 +715,7 @@ class GradScaler:
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_held"] = {}
-            state["_losses"] = deque(maxlen=8)
+            state["_losses"] = ScaledLosses()
             state["_scale"] = None
             state["_growth_tracker"] = None
         return state
