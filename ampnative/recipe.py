@@ -192,8 +192,7 @@ def _listed(value: Any) -> str:
 
 
 def _fit_budget(plan: Plan, args: argparse.Namespace) -> None:
-    probe = min(plan.size, 1024)
-    per_flop = _seconds_per_flop(plan, probe, min(max(plan.batch_sizes), 512))
+    per_flop = _seconds_per_flop(plan, min(plan.size, 1024), min(max(plan.batch_sizes), 512))
 
     def seconds(size: int, batches: int) -> float:
         steps = batches * plan.epochs + 1  # one step warms up
@@ -507,8 +506,7 @@ def run(args: argparse.Namespace, console: Any) -> int:
         f"{plan.epochs} x {plan.batches} batches, {__config__._threads()}"
     )
     if plan.left_out:
-        fitted = not (args.size and args.batches)
-        why = "Chosen so that the timed runs take about a minute on this machine" if fitted else "Less than published (--full)"
+        why = "Less than published" if args.size and args.batches else "Chosen so that the timed runs take about a minute on this machine"
         show(f"{why}: {'; '.join(plan.left_out)}.")
     section_size, section_batch = (plan.size, plan.batch_sizes[-1]) if args.full else (min(plan.size, 1024), min(plan.batch_sizes[0], 128))
     # The sections teach a working scale; only the timed runs try one that is too large.

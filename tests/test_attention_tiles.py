@@ -296,3 +296,36 @@ def test_memory_of_the_process():
     """In KiB: the scores of 8192 x 8192 would be 256 MiB in float32."""
     out = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
     assert int(out.stdout) < 48 * 1024
+
+
+@pytest.mark.parametrize("level", LEVELS, indirect=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("masked", [-1e4, -1e7, -1e8, -1e9, -3e9, -3e10, -1e12, -1e20, -1e30, -3e38])
+def test_rows_with_nothing_but_huge_masks_stay_what_they_are(level, dtype, masked):
+    q = torch.ones(1, 4, 8, dtype=dtype, requires_grad=True)
+    v = torch.ones(1, 8, 8, dtype=dtype, requires_grad=True)
+    out = attend(q, v, v, attn_mask=torch.full((4, 8), masked, dtype=dtype))
+    out.sum().backward()
+    assert out.detach().float().numpy() == pytest.approx(1.0)
+    assert (v.grad.float().numpy() > 0).all() and (v.grad.float().numpy() <= 4.0).all()  # four chances of at most 1
+    assert np.abs(q.grad.float().numpy()).max() <= 8.0
+
+
+@pytest.mark.parametrize("level", LEVELS, indirect=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("padding", [511, 512, 550])
+def test_padding_by_the_smallest_number_leaves_the_other_keys(level, dtype, padding):
+    q, mask = torch.randn(1, 3, 8).to(dtype), torch.zeros(1, 600, dtype=dtype)
+    k, v = (torch.randn(1, 600, 8).to(dtype) for _ in range(2))
+    mask[:, :padding] = torch.finfo(dtype).min
+    out = attend(q, k, v, attn_mask=mask).float().numpy()
+    want = attend(q, k[:, padding:], v[:, padding:]).float().numpy()
+    assert out == pytest.approx(want, abs=1e-5 if dtype is torch.float32 else 3e-2)
+
+
+@pytest.mark.parametrize("level", LEVELS, indirect=True)
+def test_huge_scores_choose_among_equals(level):
+    q, k, v = torch.full((1, 1, 1), 1e5), torch.full((1, 4, 1), 1e5), torch.ones(1, 4, 1, requires_grad=True)
+    out = attend(q, k, v)
+    out.sum().backward()
+    assert out.item() == 1.0 and all(0 < g <= 1 for g in v.grad.flatten().tolist())

@@ -1,5 +1,7 @@
 """Lists of small tensors are walked without references and counted ahead, larger ones are not: nobody can tell them apart."""
 
+import contextlib
+import gc
 import itertools
 import sys
 import threading
@@ -124,3 +126,59 @@ def test_what_is_made_one_after_the_other_lies_side_by_side(n):
         places = [p.data_ptr() for p in params]
         steps = [b - a for a, b in itertools.pairwise(places)]
         assert sum(0 < step < 4 * n + 4 * n // 4 + 512 for step in steps) > 280
+
+
+@pytest.mark.parametrize("which", ["zero", "unscale"])
+def test_an_exception_does_not_count_in_gradients_that_died_meanwhile(which):
+    for shift in range(14):
+        params = parameters(300, 10)
+        params[-1].grad = torch.ones(1).expand(10)  # refused
+        made = []
+
+        class Clears:
+            def __del__(self, params=params, made=made):
+                for p in params:
+                    p.grad = None
+                made.extend(torch.ones(10) for _ in range(400))
+
+        gc.disable()
+        gc.collect()
+        thresholds = gc.get_threshold()
+        try:
+            cycle = Clears()
+            cycle.me = cycle
+            del cycle
+            padding = [[] for _ in range(20)]
+            gc.set_threshold(max(1, gc.get_count()[0] - 3 + shift), 1000, 1000)
+            try:
+                raise KeyError
+            except KeyError:  # an exception within one is made at once, and wakes the collector
+                gc.enable()
+                if which == "zero":
+                    with contextlib.suppress(RuntimeError):  # unless they were gone before
+                        _C._zero_grads(params)
+                else:
+                    assert _C._unscale_groups([{"params": params}], torch.tensor(2.0)) is None
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.enable()
+            gc.collect()
+        assert made and {t._version for t in made} == {0} and len(padding) == 20
+
+
+def test_keys_that_run_code_do_not_change_the_lists_under_way():
+    params = parameters(30, 10)
+    calls = []
+
+    class Key:
+        def __hash__(self):
+            return hash("params")
+
+        def __eq__(self, other):
+            calls.append(other)
+            if len(calls) in (2, 3):
+                params.extend(parameters(5000, 10))
+            return False
+
+    flag = _C._unscale_groups([{Key(): 1, "params": params}], torch.tensor(2.0))
+    assert flag.item() == 0 and calls and all(p.grad.tolist()[0] == (1.0 + i % 5) / 2 for i, p in enumerate(params[:30]))

@@ -211,10 +211,12 @@ class ScaledLosses:
         self.clear()
 
     def clear(self) -> None:
+        """An update has begun a new iteration."""
         self._values.clear()
         self._any = self._unknown = self._bad = False
 
     def note(self, loss: Tensor) -> None:
+        """One that is about to be scaled, of any shape."""
         self._any = True
         if loss.numel() > self._LARGEST:
             self._unknown = True

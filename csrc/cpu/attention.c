@@ -76,7 +76,7 @@ static void advance_row(Work *w, int64_t at, float *s, const float *add, int64_t
     if (f->adjust) r->adjust(s, add, whole, (float)f->a.plan->scale);
     for (int64_t j = n; j < whole; j++) s[j] = -INFINITY;
     const float before = w->top[at], block = r->max(s, whole), top = block > before ? block : before;
-    const float shift = f->a.mask && top == -INFINITY ? 0.0f : top * f->factor;
+    const float shift = f->a.mask && top == -INFINITY ? 0.0f : top;
     const float sum = r->exp(s, s, whole, f->factor, shift);
     w->top[at] = top;
     if (first) {
@@ -87,7 +87,7 @@ static void advance_row(Work *w, int64_t at, float *s, const float *add, int64_t
         w->sum[at] += sum;
         return;
     }
-    const float fade = exp2f(before * f->factor - shift);
+    const float fade = exp2f((before - shift) * f->factor);
     w->sum[at] = w->sum[at] * fade + sum;
     r->scale(o, f->a.wide_v, fade);
 }
@@ -145,7 +145,7 @@ static void finish_rows(Work *w, int64_t rows) {
     for (int64_t i = 0; i < rows; i++) {
         const bool empty = a->mask && w->sum[i] == 0.0f;
         f->rows->scale(w->o + i * a->wide_v, a->wide_v, empty ? 0.0f : 1.0f / w->sum[i]);
-        f->logarithms[w->matrix * a->length + w->first + i] = empty ? INFINITY : w->top[i] * f->factor + log2f(w->sum[i]);
+        f->logarithms[w->matrix * a->length + w->first + i] = empty ? INFINITY : w->top[i] + log2f(w->sum[i]) / f->factor;
     }
     const Matrix to = attention_matrix(f->out, w->matrix, w->first);
     gemm_store_block(&to, 0, 0, 0, w->o, a->wide_v, rows, a->values);
@@ -222,7 +222,7 @@ Status amp_attention(const Call *call) {
     Work none;
     attention_describe(&f.a, call);
     f.rows = attention_rows(f.a.pairs);
-    f.adjust = f.a.mask || !(f.a.plan->scale > 0.0);
+    f.adjust = attention_adjusts(&f.a);
     f.factor = f.adjust ? LOG2_E : (float)(f.a.plan->scale * 0x1.71547652b82fep+0);
     f.part = attention_min(PART, f.a.keys);
     choose_chunks(&f);

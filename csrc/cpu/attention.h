@@ -92,10 +92,16 @@ static inline Source attention_transposed(Source s) {
     return s;
 }
 
-/* ---- between the products (attention_rows.c). Counts n are whole vectors of the level's micro-kernels. ---- */
+/* Whether scores are scaled, and masks added, before anything is made of them; else the scale is part of the exponent's factor. Far
+ * smaller ones would not have a reciprocal there. */
+static inline bool attention_adjusts(const Attention *a) { return a->mask || !(a->plan->scale > 0x1p-60); }
+
+/* ---- between the products (attention_rows.c). Differences of scores are formed before they are multiplied: of products of huge scores,
+ * such as masks of -1e9, only rounding errors would be left. ----
+ * Counts n are whole vectors of the level's micro-kernels. ---- */
 
 /* One tile of probabilities and what derives from it, `cols` wide.
- *   p = exp2(s * factor - shift[i]),   ds = p * (dp - delta[i])
+ *   p = exp2((s - shift[i]) * factor), at most 1,   ds = p * (dp - delta[i])
  * Without pairs p and ds are stored as they are. With pairs they are rounded; `p` and `ds` get zipped rows (element i / 2: rows i and
  * i + 1), `along` gets ds once more, as pairs along the row. */
 typedef struct AttentionTile {
@@ -109,7 +115,7 @@ typedef struct AttentionTile {
 
 typedef struct AttentionRows {
     float (*max)(const float *s, int64_t n);
-    /* out = exp2(s * factor - shift), as fp32 or bfloat16, may be s itself; returns the sum before rounding. */
+    /* out = exp2((s - shift) * factor), as fp32 or bfloat16, may be s itself; returns the sum before rounding. */
     float (*exp)(const float *s, float *out, int64_t n, float factor, float shift);
     /* s = s * scale + add; add may be NULL. */
     void (*adjust)(float *s, const float *add, int64_t n, float scale);

@@ -417,7 +417,7 @@ Status amp_attention_backward(const Call *call) {
     attention_describe(&f.a, call);
     f.rows = attention_rows(f.a.pairs);
     f.panels = attention_panels(&f.a);
-    f.adjust = f.a.mask || !(f.a.plan->scale > 0.0);
+    f.adjust = attention_adjusts(&f.a);
     f.factor = f.adjust ? LOG2_E : (float)(f.a.plan->scale * 0x1.71547652b82fep+0);
     const int64_t blocks = attention_divide_up(f.a.length, ROWS);
     f.block = attention_round_up(attention_divide_up(f.a.length, blocks), f.a.micro->rows); /* even: no thin last one */

@@ -29,6 +29,11 @@ typedef __m512 Sums[ROWS][2];
         } \
     } while (0)
 
+/* See CHANCE in attention_rows.h. */
+AVX512_INLINE __m512 chance_of(__m512 s, __m512 shift, __m512 factor) {
+    return exp2_coarse(_mm512_min_ps(_mm512_setzero_ps(), _mm512_mul_ps(_mm512_sub_ps(s, shift), factor)));
+}
+
 AVX512_BF16 static void run_panels(const AttentionPanels *t) {
     _Alignas(64) float chance[ROWS * COLS];
     const AttentionTile *tile = &t->tile;
@@ -41,11 +46,11 @@ AVX512_BF16 static void run_panels(const AttentionPanels *t) {
         float *p = tile->p + col, *ds = tile->ds + col, *along = tile->along + col / 2;
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS; i += 2, p += tile->out_pitch) {
-            const __m512 shift0 = _mm512_set1_ps(-tile->shift[i]), shift1 = _mm512_set1_ps(-tile->shift[i + 1]);
+            const __m512 shift0 = _mm512_set1_ps(tile->shift[i]), shift1 = _mm512_set1_ps(tile->shift[i + 1]);
 #pragma GCC unroll 2
             for (int j = 0; j < 2; j++) {
-                const __m512 p0 = exp2_coarse(_mm512_fmadd_ps(sum[i][j], factor, shift0));
-                const __m512 p1 = exp2_coarse(_mm512_fmadd_ps(sum[i + 1][j], factor, shift1));
+                const __m512 p0 = chance_of(sum[i][j], shift0, factor);
+                const __m512 p1 = chance_of(sum[i + 1][j], shift1, factor);
                 _mm512_store_ps(chance + i * COLS + 16 * j, p0);
                 _mm512_store_ps(chance + (i + 1) * COLS + 16 * j, p1);
                 store_zip(p + 16 * j, (__m512i)_mm512_cvtne2ps_pbh(p1, p0));

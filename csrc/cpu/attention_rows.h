@@ -3,7 +3,8 @@
  *     V, LANES         vector of float and its length
  *     SET               how the AttentionRows that is defined is called
  *     TARGET           function attributes
- *     SET1 LOAD STORE ADD SUB MUL MAX
+ *     SET1 LOAD STORE ADD SUB MUL
+ *     MAX MIN          the second if one is NaN
  *     MADD(x, y, z)    x * y + z
  *     EXP2(x)          2^x, 0 below -125; NaN stays NaN
  *     SUM(v) TOP(v)    over the lanes
@@ -26,11 +27,11 @@ TARGET static float NAME(max)(const float *s, int64_t n) {
 }
 
 TARGET static float NAME(exp)(const float *s, float *out, int64_t n, float factor, float shift) {
-    const V f = SET1(factor), m = SET1(-shift);
+    const V f = SET1(factor), m = SET1(shift);
     V a = SET1(0.0f), b = a;
     int64_t j = 0;
     for (; j + 2 * LANES <= n; j += 2 * LANES) {
-        const V x = EXP2(MADD(LOAD(s + j), f, m)), y = EXP2(MADD(LOAD(s + j + LANES), f, m));
+        const V x = EXP2(MUL(SUB(LOAD(s + j), m), f)), y = EXP2(MUL(SUB(LOAD(s + j + LANES), m), f));
         a = ADD(a, x);
         b = ADD(b, y);
 #ifdef PAIRS
@@ -41,7 +42,7 @@ TARGET static float NAME(exp)(const float *s, float *out, int64_t n, float facto
 #endif
     }
     if (j < n) {
-        const V x = EXP2(MADD(LOAD(s + j), f, m));
+        const V x = EXP2(MUL(SUB(LOAD(s + j), m), f));
         a = ADD(a, x);
 #ifdef PAIRS
         STORE_BF16((char *)out + 2 * j, x);
@@ -85,6 +86,8 @@ TARGET static float NAME(dot)(const float *x, const float *y, int64_t n) {
     return sum;
 }
 
+/* Scores that are formed once more may be a little larger than the shift was made of, which is a lot where they are huge. NaN stays NaN. */
+#define CHANCE(s, shift, factor) EXP2(MIN(SET1(0.0f), MUL(SUB(LOAD(s), shift), factor)))
 /* ds of a vector of scores and of dp. */
 #define SLOPE(p, dp, delta) MUL(p, SUB(LOAD(dp), delta))
 
@@ -96,12 +99,12 @@ TARGET static void NAME(tile)(const AttentionTile *t) {
         const bool both = i + 1 < rows;
         const float *s0 = t->s + i * pitch, *s1 = both ? s0 + pitch : s0, *dp0 = t->dp + i * pitch,
                     *dp1 = both ? dp0 + pitch : dp0;
-        const V shift0 = SET1(-t->shift[i]), shift1 = SET1(both ? -t->shift[i + 1] : -INFINITY);
+        const V shift0 = SET1(t->shift[i]), shift1 = SET1(both ? t->shift[i + 1] : INFINITY);
         const V delta0 = SET1(t->delta[i]), delta1 = SET1(both ? t->delta[i + 1] : 0.0f);
         float *p = t->p + i / 2 * t->out_pitch, *ds = t->ds + i / 2 * t->out_pitch;
         char *low = (char *)(t->along + i * t->along_pitch), *high = both ? low + t->along_pitch * 4 : NULL;
         for (int64_t j = 0; j < cols; j += LANES) {
-            const V p0 = EXP2(MADD(LOAD(s0 + j), factor, shift0)), p1 = EXP2(MADD(LOAD(s1 + j), factor, shift1));
+            const V p0 = CHANCE(s0 + j, shift0, factor), p1 = CHANCE(s1 + j, shift1, factor);
             const ROUNDED slopes = ROUND(SLOPE(p0, dp0 + j, delta0), SLOPE(p1, dp1 + j, delta1));
             STORE_ZIP(p + j, ROUND(p0, p1));
             STORE_ZIP(ds + j, slopes);
@@ -116,10 +119,10 @@ TARGET static void NAME(tile)(const AttentionTile *t) {
     const int64_t rows = t->rows, cols = t->cols;
     for (int64_t i = 0; i < rows; i++) {
         const float *s = t->s + i * t->pitch, *dp = t->dp + i * t->pitch;
-        const V shift = SET1(-t->shift[i]), delta = SET1(t->delta[i]);
+        const V shift = SET1(t->shift[i]), delta = SET1(t->delta[i]);
         float *to_p = t->p + i * t->out_pitch, *ds = t->ds + i * t->out_pitch;
         for (int64_t j = 0; j < cols; j += LANES) {
-            const V p = EXP2(MADD(LOAD(s + j), factor, shift));
+            const V p = CHANCE(s + j, shift, factor);
             STORE(to_p + j, p);
             STORE(ds + j, SLOPE(p, dp + j, delta));
         }
@@ -140,6 +143,7 @@ static const AttentionRows SET = {NAME(max), NAME(exp), NAME(adjust), NAME(scale
 #undef SUB
 #undef MUL
 #undef MAX
+#undef MIN
 #undef MADD
 #undef EXP2
 #undef SUM
@@ -154,6 +158,7 @@ static const AttentionRows SET = {NAME(max), NAME(exp), NAME(adjust), NAME(scale
 #undef STORE_HIGH
 #undef STORE_ZIP
 #undef SLOPE
+#undef CHANCE
 #undef CONCAT_
 #undef CONCAT
 #undef NAME

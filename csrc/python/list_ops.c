@@ -691,6 +691,9 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
     bool failed = false, plain = true, fits = gather_plain_grads(&grads, params, &plain);
     if (fits && grads.n) {
         int device = grads.view[0]->device;
+        if (grads.borrowed && (!plain || !amp_backend[device])) {
+            list_own(&grads, true); /* what raises may run anything */
+        }
         backend = backend_of(device, what);
         failed = !backend || (!plain && check_list(&grads, device, true, what) < 0);
         fits = !failed && backend->zero;

@@ -235,24 +235,31 @@ static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize
     return Py_NewRef(args[0]);
 }
 
-/* How many parameters all groups have; -1: a group that only Python understands. */
-static Py_ssize_t count_parameters(PyObject *groups) {
-    Py_ssize_t n = 0;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); i++) {
+/* The groups' lists of parameters, a new list: finding them may run Python code, if only that of a key that is compared. *n is how many
+ * parameters they have; -1: a group that only Python understands. */
+static PyObject *parameter_lists(PyObject *groups, Py_ssize_t *n) {
+    PyObject *lists = PyList_New(0);
+    for (Py_ssize_t i = 0; lists && i < PyList_GET_SIZE(groups); i++) {
         PyObject *group = PyList_GET_ITEM(groups, i);
         PyObject *params = PyDict_Check(group) ? PyDict_GetItemString(group, "params") : NULL;
         if (!params || !PyList_Check(params)) {
-            return -1;
+            *n = -1;
+            return lists;
         }
-        n += PyList_GET_SIZE(params);
+        if (PyList_Append(lists, params) < 0) {
+            Py_CLEAR(lists);
+        }
     }
-    return n;
+    *n = 0;
+    for (Py_ssize_t i = 0; lists && i < PyList_GET_SIZE(lists); i++) {
+        *n += PyList_GET_SIZE(PyList_GET_ITEM(lists, i));
+    }
+    return lists;
 }
 
-/* Adds the gradients of one group. False: a parameter that only Python understands, a gradient that is not fp32 on the device, or made
- * under another loss scale, or the backend would refuse. */
-static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, bool count, int64_t *bytes,
-                             const char *what) {
+/* Adds the gradients of one group, and runs no Python code. False: a parameter that only Python understands, a gradient that is not fp32
+ * on the device, or made under another loss scale, or the backend would refuse. */
+static bool gather_gradients(TensorSet *grads, PyObject *params, int device, float scale, bool count, int64_t *bytes) {
     PyObject *const *item = ((PyListObject *)params)->ob_item;
     const Py_ssize_t n = PyList_GET_SIZE(params);
     fetch_first_grads(item, n);
@@ -269,10 +276,8 @@ static bool gather_gradients(TensorSet *grads, PyObject *params, int device, flo
         if (grad->v.dtype != AMP_FLOAT32 || grad->v.device != device || (carried != 0 && carried != scale)) {
             return false;
         }
-        bool plain = (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
-        if (!plain && check_gradient(grad, device, what) < 0) {
-            PyErr_Clear(); /* the long way says it better */
-            return false;
+        if (grad->st->readonly || (!(grad->v.layout & LAYOUT_CONTIGUOUS) && amp_has_internal_overlap(&grad->v))) {
+            return false; /* the long way says what is wrong */
         }
         *bytes += grad->v.numel * (int64_t)sizeof(float);
         list_borrow(grads, grad, count);
@@ -298,10 +303,12 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     const int device = scale->device;
     const float value = read_float(scale);
     const Backend *backend = backend_of(device, what);
-    Py_ssize_t n = backend ? count_parameters(args[0]) : 0;
-    TensorSet grads;
     Tensor *flag = backend ? tensor_new(0, NULL, AMP_FLOAT32, device) : NULL; /* first: making it may run destructors */
-    if (!flag || tensor_set_reserve(&grads, n < 0 ? 0 : n) < 0) {
+    Py_ssize_t n = 0;
+    PyObject *lists = flag ? parameter_lists(args[0], &n) : NULL;
+    TensorSet grads;
+    if (!lists || tensor_set_reserve(&grads, n < 0 ? 0 : n) < 0) {
+        Py_XDECREF(lists);
         Py_XDECREF(flag);
         return NULL;
     }
@@ -309,13 +316,12 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     bool fits = n > 0 && backend->unscale;
     int64_t bytes = 0;
     grads.borrowed = true;
-    for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(args[0]);
-         i++) { /* nothing here runs Python code: the lists stay as counted */
-        fits = gather_gradients(&grads, PyDict_GetItemString(PyList_GET_ITEM(args[0], i), "params"), device, value, !with_norms,
-                                &bytes, what);
+    for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(lists); i++) {
+        fits = gather_gradients(&grads, PyList_GET_ITEM(lists, i), device, value, !with_norms, &bytes);
     }
     if (!fits || grads.n == 0) {
         list_return(&grads, !with_norms);
+        Py_DECREF(lists);
         Py_DECREF(flag);
         Py_RETURN_NONE;
     }
@@ -326,6 +332,7 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
     Status status = unscale_set(backend, &grads, amp_inverse_scale(value), &found, with_norms);
     memcpy(flag->v.data, &found, sizeof found);
     tensor_set_release(&grads);
+    Py_DECREF(lists);
     if (status != AMP_OK) {
         Py_CLEAR(flag);
         amp_raise(status, what);
