@@ -413,3 +413,13 @@ def test_a_large_result_has_the_bits_of_its_parts(dtype, rows):
         finally:
             torch._C._set_isa(before)
         assert all(whole[k] == b"".join(part[k] for part in parts) for k in range(2))
+
+
+@pytest.mark.parametrize("size", [1e-110, 1e-103, 1.0, 1e100, 1e149])
+def test_gradients_of_rows_of_any_size_in_float64(size):
+    x = (torch.tensor([[1.0, 2, 4, -3]], dtype=torch.float64) * size).requires_grad_()
+    g = torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64)
+    F.layer_norm(x, [4], eps=0.0).backward(g)
+    unit = torch.tensor([[1.0, 2, 4, -3]], dtype=torch.float64, requires_grad=True)
+    F.layer_norm(unit, [4], eps=0.0).backward(g)
+    assert x.grad.numpy() * size == pytest.approx(unit.grad.numpy(), rel=1e-12)

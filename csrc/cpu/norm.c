@@ -275,7 +275,7 @@ static void channel_grad(void *context, int64_t begin, int64_t end) {
         }
         if (s->dw) s->dw[c] = rstd * sums[1];
         if (s->db) s->db[c] = sums[0];
-        double q = -rstd * rstd * rstd * w * sums[1] / n, r = -rstd * w * sums[0] / n;
+        double q = -rstd * (rstd * (rstd * sums[1])) * w / n, r = -rstd * w * sums[0] / n;
         for (int64_t i = 0; s->y && i < p->samples; i++) {
             int64_t at = (i * p->channels + c) * p->length;
             const char *g = s->g + at * s->g_item, *x = s->x + at * s->x_item;
@@ -457,7 +457,7 @@ static void column_factors(const Norm *s, const Strip *t, const double *sg, cons
             norm_put(s, s->factor[0], j, training ? mean.hi : 0.0);
             norm_put(s, s->factor[1], j, training ? mean.lo : 0.0);
             norm_put(s, s->factor[2], j, rstd * w);
-            norm_put(s, s->factor[3], j, training ? -rstd * rstd * rstd * w * gx / n : 0.0);
+            norm_put(s, s->factor[3], j, training ? -rstd * (rstd * (rstd * gx)) * w / n : 0.0);
             norm_put(s, s->factor[4], j, training ? -rstd * w * g / n : 0.0);
         }
         if (s->dw) s->dw[channel] = rstd * gx;

@@ -198,7 +198,7 @@ NORM_FN void norm_exact_dots(const Norm *s, const char *g, const char *x, int64_
 /* dx = rstd g w + (q (x - mean) + r), from the row's dots. */
 NORM_FN void norm_row_factors(const Norm *s, int64_t row, const double *sums, int64_t n, double *q, double *r) {
     const double rstd = s->rstd[row];
-    *q = -rstd * rstd * rstd * sums[1] / (double)n;
+    *q = -rstd * (rstd * (rstd * sums[1])) / (double)n; /* so, nothing overflows on the way */
     *r = s->plan->centered ? -rstd * sums[0] / (double)n : 0.0;
 }
 
