@@ -76,7 +76,10 @@ class Names:
 
         @functools.wraps(made)
         def in_place(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            result = made(input, *args, **kwargs)
+            read = input
+            if _C.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in (input, *args, *kwargs.values())):
+                read = input.clone()  # what the backward pass reads must not be written over
+            result = made(read, *args, **kwargs)
             if not _C.can_cast(result.dtype, input.dtype):
                 raise RuntimeError(
                     f"{function.__name__}_(): result type {result.dtype} can't be cast to the desired output type {input.dtype}"

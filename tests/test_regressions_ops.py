@@ -323,3 +323,14 @@ def test_history_does_not_end_in_a_complex_result_without_a_word():
     assert (x.detach() * 1j).tolist() == [1j] * 3
     with torch.no_grad():
         assert (x * 1j).tolist() == [1j] * 3
+
+
+def test_functions_written_in_place_leave_the_backward_pass_what_it_reads():
+    for bound, want in ((2.0, [0, 0, 1]), (torch.tensor(2.0), [0, 0.5, 1])):
+        x = torch.tensor([1.0, 2, 3], requires_grad=True)
+        (x * 1).clamp_min_(bound).sum().backward()
+        assert x.grad.tolist() == want
+    x = torch.tensor([0.25, 0.5], requires_grad=True)
+    y = (x * 1).logit_()
+    y.sum().backward()
+    assert x.grad.tolist() == pytest.approx([16 / 3, 4])

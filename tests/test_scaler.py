@@ -679,3 +679,37 @@ def test_skips_of_several_optimizers_are_told_apart():
         "6 skipped of 6 optimizer steps", "step 0 of optimizer 0 (SGD) skipped", "step 0 of optimizer 1 (Adam) skipped", "step 1",
         "step 2 of optimizer 0 (SGD) skipped", "step 2 of optimizer 1 (Adam) skipped",
     ]  # fmt: skip
+
+
+def test_losses_are_judged_as_they_were_scaled():
+    scaler, w = started(4.0), torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    loss = torch.tensor(NAN)
+    scaler.scale(loss)
+    loss.fill_(1.0)
+    w.grad = torch.tensor([INF, 1.0])
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is False
+    scaler.update()
+    loss = w.sum()
+    scaler.scale(loss).backward()
+    loss.detach().fill_(INF)
+    w.grad = torch.tensor([INF, 1.0])
+    scaler.step(optimizer)
+    assert scaler.explain()[-1].loss_finite is True
+
+
+@pytest.mark.parametrize("who", ["group", "second"])
+def test_members_of_a_group_judge_the_losses_together(who):
+    group = torch.amp.ScalerGroup([started(4.0), started(4.0)])
+    scaled = group if who == "group" else group.scalers[1]
+    w = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    optimizers = [torch.optim.SGD([p], lr=0.1) for p in w]
+    for factor, finite in ((INF, False), (1.0, True)):
+        scaled.scale((w[0].sum() + w[1].sum()) * factor).backward()
+        w[1].grad.fill_(INF)
+        for scaler, optimizer in zip(group.scalers, optimizers):
+            scaler.step(optimizer)
+        group.update()
+        assert group.scalers[1].explain()[-1].loss_finite is finite
+        w[0].grad = w[1].grad = None

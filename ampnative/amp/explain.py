@@ -221,7 +221,7 @@ class ScaledLosses:
         if loss.numel() > self._LARGEST:
             self._unknown = True
             return
-        self._values.append(loss.detach())
+        self._values.append(loss.detach().clone())  # a view would hold what it is one of, and show what is written later
         if len(self._values) > self._MOST:
             self._look()
 

@@ -258,6 +258,7 @@ class ScalerGroup:
         self.scalers = members
         for scaler in members:
             scaler._group = self
+            scaler._losses = lead._losses  # whichever scaled one
         self._spread()
 
     def _spread(self) -> None:
