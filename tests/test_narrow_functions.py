@@ -37,6 +37,10 @@ def gelu(x):
     return math.nan if x == -INF else x if x == INF else 0.5 * x * math.erfc(-x * math.sqrt(0.5))
 
 
+def gelu_tanh(x):
+    return math.nan if x == -INF else x if x > 40 else -0.0 if x < -20 else x / (1 + math.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def softplus(x):
     return x if x > 20 else math.log1p(math.exp(x))
 
@@ -68,6 +72,7 @@ FUNCTIONS = {
     "erf": (torch.erf, each(math.erf)),
     "erfc": (torch.erfc, each(math.erfc)),
     "gelu": (F.gelu, each(gelu)),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), each(gelu_tanh)),
     "softplus": (F.softplus, each(softplus)),
     "logsigmoid": (F.logsigmoid, each(logsigmoid)),
     "mish": (F.mish, each(mish)),
@@ -111,6 +116,23 @@ def test_signs_of_zero(dtype):
     for function in (F.tanhshrink, F.softshrink):
         assert not torch.signbit(function(x)).any(), function
     assert not torch.signbit(F.logsigmoid(torch.full((40,), 200.0, dtype=x.dtype))).any() or dtype == "float64"
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_every_slope_of_gelu_with_tanh(dtype):
+    """Where the sum cancels, near its root at -0.75, it has the error of its terms."""
+    kind, mantissa, smallest = FORMATS[dtype]
+    numbers = everything(dtype)
+    numbers = numbers[np.abs(numbers) < 200]
+    x = torch.tensor(numbers, dtype=kind, requires_grad=True)
+    F.gelu(x, approximate="tanh").sum().backward()
+    u, slope = (math.sqrt(8 / math.pi) * v for v in (numbers + 0.044715 * numbers**3, 1 + 3 * 0.044715 * numbers**2))
+    with np.errstate(over="ignore"):
+        low, high = 1 / (1 + np.exp(u)), 1 / (1 + np.exp(-u))
+    want = high * (1 + numbers * slope * low)
+    unit = np.exp2(np.maximum(np.floor(np.log2(np.abs(want) + 1e-300)), smallest) - mantissa)
+    terms = high + np.abs(high * (numbers * slope * low))
+    assert (np.abs(x.grad.double().numpy() - want) <= 0.502 * unit + 2**-22 * terms).all()
 
 
 def test_the_slope_of_gelu_where_float32_cannot_form_it():

@@ -55,10 +55,23 @@ AMP_FN float amp_near_tanh(float x) {
     return copysignf(v, x);
 }
 
-/* P(X > s) for s = |x| and the normal distribution is density times the result; s up to 15. The square is rounded. */
+/* 2^24 2^y for y up to 47, relative error below 2^-23; 0 below -150. See amp_exp_f32_times_2p24. */
+AMP_FN float amp_near_exp2_times_2p24(float y) {
+    const float low = -150.0f, round = 0x1.8p23f + 151.0f;
+    float c = y < low ? low : y, t = c + round, r = c - (t - round), r2 = r * r;
+    float p = (0x1.62e42ap-1f + r * 0x1.ebf9bcp-3f) + r2 * ((0x1.c6b752p-5f + r * 0x1.3cea88p-7f) + r2 * 0x1.5bba28p-10f);
+    float v = (1.0f + r * p) * amp_bits_f32(amp_f32_bits(t) << 23);
+    return y < low ? 0.0f : v;
+}
+
+/* P(X > s) for s = |x| and the normal distribution is density times the result; s up to 15. The square is rounded; p of
+ * amp_normal_tail_poly has a degree less. */
 AMP_FN float amp_near_normal_tail(float s, float *density) {
-    *density = amp_exp_f32_times_2p24(s * s * -0.5f);
-    return amp_normal_tail_poly(s);
+    float t = 1.0f / (1.0f + s * 0.35355338f), t2 = t * t;
+    float a = (0x1.210236p-3f + t * 0x1.1dff92p-3f) + t2 * (0x1.13bf86p-3f + t * 0x1.553a70p-5f);
+    float b = (0x1.2cee70p-3f + t * -0x1.f1fe8ap-4f) + t2 * (0x1.129412p-7f + t * 0x1.2d7e20p-7f);
+    *density = amp_near_exp2_times_2p24(s * s * -0.72134752f);
+    return t * (a + t2 * t2 * b);
 }
 AMP_FN float amp_near_erf_small(float x) {
     float z = x * x;
@@ -87,6 +100,17 @@ AMP_FN float amp_near_gelu_grad(float g, float x) {
     float size = fabsf(x), s = amp_smaller(size, 15.0f), density, tail = amp_near_normal_tail(s, &density);
     float h = (size * 0.3989423f - tail) * density * 0x1p-24f;
     return g * (x > 0 ? 1.0f + h : 0.0f - h);
+}
+AMP_FN float amp_near_gelu_tanh_decay(float s) { /* in powers of 2 */
+    return amp_near_exp2_times_2p24(s * (s * s * -0.10294324f + -2.3022082f));
+}
+AMP_FN float amp_near_gelu_tanh(float x) {
+    float s = amp_smaller(fabsf(x), AMP_GELU_TANH_LIMIT);
+    return amp_gelu_tanh_by(x, s, amp_near_gelu_tanh_decay(s));
+}
+AMP_FN float amp_near_gelu_tanh_grad(float g, float x) {
+    float s = amp_smaller(fabsf(x), AMP_GELU_TANH_LIMIT);
+    return amp_gelu_tanh_grad_by(g, x, s, amp_near_gelu_tanh_decay(s));
 }
 AMP_FN float amp_near_softplus(float x, float beta, float threshold) {
     float v = x * beta, soft = ((v < 0 ? 0.0f : v) + amp_near_log1p_unit(amp_exp_f32(-fabsf(v)))) / beta;

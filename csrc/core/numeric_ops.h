@@ -266,9 +266,28 @@ AMP_FN float amp_f32_gelu(float x) {
     float less = (x > 0 ? s : size) * tail * density * 0x1p-24f;
     return copysignf((x > 0 ? x : 0.0f) - less, x);
 }
+/* The variant with tanh, from s = min(|x|, AMP_GELU_TANH_LIMIT) and e = 2^24 exp(-2u) of s: max(x, 0) - |x| / (1 + exp(2u)). */
+#define AMP_GELU_TANH_LIMIT 12.0f /* e is 0 there */
+AMP_FN float amp_gelu_tanh_by(float x, float s, float e) {
+    float tail = e / ((0x1p24f + e) * 0x1p-24f), less = (x > 0 ? s : fabsf(x)) * tail * 0x1p-24f;
+    return copysignf((x > 0 ? x : 0.0f) - less, x);
+}
+/* Share and tail, 1 together, are the sigmoid's values at 2u and -2u. */
+AMP_FN float amp_gelu_tanh_grad_by(float g, float x, float s, float e) {
+    float share = 0x1p24f / (0x1p24f + e), tail = e * share;
+    float h = s * (1.5957691f + 0.21406445f * (s * s)) * share * tail;
+    float square = x * x, overflow = square - square; /* NaN where float32 cannot form the slope, as in PyTorch */
+    return g * (x > 0 ? share + h * 0x1p-24f : (tail - h) * 0x1p-24f) + overflow;
+}
+/* 2u is formed in float64, else its rounding would move the exponential by 2u units. */
+AMP_FN float amp_gelu_tanh_decay(float s) {
+    double twice = -2.0 * amp_gelu_inner((double)s);
+    float high = (float)twice;
+    return amp_exp_sum_f32_times_2p24(high, (float)(twice - (double)high));
+}
 AMP_FN float amp_f32_gelu_tanh(float x) {
-    double v = (double)x;
-    return (float)(v * amp_sigmoid_wide(2.0 * amp_gelu_inner(v)));
+    float s = amp_smaller(fabsf(x), AMP_GELU_TANH_LIMIT);
+    return amp_gelu_tanh_by(x, s, amp_gelu_tanh_decay(s));
 }
 AMP_FN float amp_f32_gelu_grad(float g, float x) {
     float size = fabsf(x), s = amp_smaller(size, 15.0f), density, tail = amp_normal_tail_f32(s, &density);
@@ -276,10 +295,8 @@ AMP_FN float amp_f32_gelu_grad(float g, float x) {
     return g * (x > 0 ? 1.0f + h : 0.0f - h);
 }
 AMP_FN float amp_f32_gelu_tanh_grad(float g, float x) {
-    double v = (double)x, u = 2.0 * amp_gelu_inner(v), e = amp_exp_wide(-fabs(u)), share = 1.0 / (1.0 + e);
-    double s = u > 0 ? share : e * share, other = u > 0 ? e * share : share;
-    float square = x * x, overflow = square - square; /* NaN where float32 cannot form the slope, as in PyTorch */
-    return (float)((double)g * (s + 2.0 * v * (s * other) * amp_gelu_inner_slope(v))) + overflow;
+    float s = amp_smaller(fabsf(x), AMP_GELU_TANH_LIMIT);
+    return amp_gelu_tanh_grad_by(g, x, s, amp_gelu_tanh_decay(s));
 }
 AMP_FN double amp_f64_gelu(double x) { return x * 0.5 * erfc(x * -0.7071067811865476); }
 AMP_FN double amp_f64_gelu_tanh(double x) { return x / (1.0 + amp_exp_f64(-2.0 * amp_gelu_inner(x))); }

@@ -13,12 +13,12 @@
     X(elu, amp_near_elu(x, n0)) X(selu, amp_near_selu(x)) X(celu, amp_near_celu(x, n0)) X(mish, amp_near_mish(x))
 /* Beyond the range the float32 kernel's function. */
 #define UNARY_RANGED(X) X(sin) X(cos)
-#define UNARY_VARIANTS(X) LIGHT_UNARY_VARIANTS(X) X(gelu_tanh, R(gelu_tanh)(x))
+#define UNARY_VARIANTS(X) LIGHT_UNARY_VARIANTS(X) X(gelu_tanh, amp_near_gelu_tanh(x))
 #define BINARY_OPS(X)                                                                                                  \
     LIGHT_BINARY(X) X(gelu_grad, amp_near_gelu_grad(x, y)) X(silu_grad, R(silu_grad)(x, y))                            \
     X(mish_grad, amp_near_mish_grad(x, y)) X(elu_grad, amp_near_elu_grad(x, y, n0, n1, n2))                            \
     X(softplus_grad, R(softplus_grad)(x, y, w0, w1)) X(glu, x * R(sigmoid)(y)) X(pow, R(pow)(x, y)) X(hypot, R(hypot)(x, y))
-#define BINARY_VARIANTS(X) LIGHT_BINARY_VARIANTS(X) X(gelu_tanh_grad, R(gelu_tanh_grad)(x, y))
+#define BINARY_VARIANTS(X) LIGHT_BINARY_VARIANTS(X) X(gelu_tanh_grad, amp_near_gelu_tanh_grad(x, y))
 #define TERNARY_OPS(X) LIGHT_TERNARY(X)
 /* clang-format on */
 

@@ -172,7 +172,9 @@ F(r_mish, x * tanh(log1p(exp(x)))) F(r_selu, 1.0507009873554805 * (x < 0 ? 1.673
 F(r_shrink_grad, fabs(y) > num[0] ? x : 0) F(r_nan_to_num, isnan(x) ? num[0] : isinf(x) ? x > 0 ? num[1] : num[2] : x) F(r_threshold, x <= num[0] ? num[1] : x)
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
 F(r_squared_difference, (x - y) * (x - y)) F(r_mse_grad, (y - z) * num[0] * x)
-F(r_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))))
+F(r_inner, 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)) F(r_inner_slope, 2 * sqrt(2 / 3.14159265358979323846) * (1 + 3 * 0.044715 * x * x))
+F(r_gelu_tanh, x / (1 + exp(-r_inner(x, 0, 0, NULL))))
+F(r_gelu_tanh_grad, x * (1 + y * r_inner_slope(y, 0, 0, NULL) / (1 + exp(r_inner(y, 0, 0, NULL)))) / (1 + exp(-r_inner(y, 0, 0, NULL))))
     /* clang-format on */
 
     enum {
@@ -204,7 +206,7 @@ static const Case cases[] = {
     {OP_erfc, 1, r_erfc, -5, 11, .51, {0}, 0, EDGES}, {OP_floor, 1, r_floor, -9, 9, 0, {0}, 0, EDGES}, {OP_ceil, 1, r_ceil, -9, 9, 0, {0}, 0, EDGES},
     {OP_round, 1, r_round, -9, 9, 0, {0}, 0, EDGES}, {OP_trunc, 1, r_trunc, -9, 9, 0, {0}, 0, EDGES}, {OP_frac, 1, r_frac, -9, 9, 0, {0}, 0, EDGES},
     {OP_sign, 1, r_sign, -9, 9, 0, {0}, 0, EDGES}, {OP_relu, 1, r_relu, -9, 9, 0, {0}, 0, EDGES}, {OP_gelu, 1, r_gelu, -6, 9, 7.5, {0}, 0, EDGES | STEEP | SINGLE},
-    {OP_gelu, 1, r_gelu_tanh, -1, 9, .51, {1}, 1, NUM_INT}, {OP_silu, 1, r_silu, -90, 9, 4, {0}, 0, EDGES | SINGLE}, {OP_leaky_relu, 1, r_leaky, -9, 9, .51, {.25}, 1, EDGES},
+    {OP_gelu, 1, r_gelu_tanh, -6, 9, 4, {1}, 1, NUM_INT | STEEP | SINGLE}, {OP_silu, 1, r_silu, -90, 9, 4, {0}, 0, EDGES | SINGLE}, {OP_leaky_relu, 1, r_leaky, -9, 9, .51, {.25}, 1, EDGES},
     {OP_elu, 1, r_elu, -9, 9, .51, {1.5}, 1, EDGES}, {OP_logsigmoid, 1, r_logsigmoid, -30, 30, .51, {0}, 0, 0}, {OP_softplus, 1, r_softplus, -30, 30, .51, {1, 20}, 2, 0},
     {OP_clamp, 1, r_clamp, -9, 9, 0, {-2, 3}, 2, EDGES}, {OP_isnan, 1, r_isnan, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_isinf, 1, r_isinf, -1, 1, 0, {0}, 0, EDGES | TEST},
     {OP_isfinite, 1, r_isfinite, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_signbit, 1, r_signbit, -1, 1, 0, {0}, 0, EDGES | TEST}, {OP_logical_not, 1, r_not, -1, 1, 0, {0}, 0, EDGES | TEST},
@@ -217,13 +219,13 @@ static const Case cases[] = {
     {OP_lt, 2, r_lt, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_le, 2, r_le, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_gt, 2, r_gt, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_ge, 2, r_ge, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_logical_and, 2, r_and, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_logical_or, 2, r_or, -2, 2, 0, {0}, 0, EDGES | TEST},
     {OP_logical_xor, 2, r_xor, -2, 2, 0, {0}, 0, EDGES | TEST}, {OP_relu_grad, 2, r_relu_grad, -2, 2, 0, {0}, 0, 0}, {OP_tanh_grad, 2, r_tanh_grad, -.9, .9, 5, {0}, 0, 0},
-    {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
+    {OP_sigmoid_grad, 2, r_sigmoid_grad, .1, .9, 4, {0}, 0, 0}, {OP_gelu_grad, 2, r_gelu_grad, .2, 4, 6, {0}, 1, NUM_INT | SINGLE}, {OP_gelu_grad, 2, r_gelu_tanh_grad, .2, 4, 4, {1}, 1, NUM_INT | SINGLE}, {OP_div_trunc, 2, r_div_trunc, -9, 9, .51, {0}, 0, NO_F64_BOUND},
     {OP_floor_divide, 2, r_floor_divide, -9, 9, .51, {0}, 0, 0},
     {OP_sin, 1, r_sin, -99999, 99999, .51, {0}, 0, 0}, {OP_cos, 1, r_cos, -99999, 99999, .51, {0}, 0, 0}, {OP_sin, 1, r_sin, -3e5, 3e5, 1.1, {0}, 0, EDGES},
     {OP_fmod, 2, r_fmod, -9e4, 9e4, 0, {0}, 0, 0}, {OP_huber_kernel, 1, r_huber, -9, 9, 1.51, {2, .25, 1}, 3, 0}, {OP_huber_grad, 2, r_huber_grad, -9, 9, 1.1, {2, .25}, 2, 0},
     {OP_bce_logits_kernel, 2, r_bce, 0, 1, .51, {0}, 0, 0}, {OP_bce_logits_grad, 3, r_bce_grad, 3, 9, 12, {0}, 0, STEEP},
     {OP_leaky_relu_grad, 2, r_leaky_grad, -9, 9, .51, {.25}, 1, EDGES}, {OP_inside_grad, 2, r_inside_grad, -9, 9, 0, {-2, 2.5, 1}, 3, EDGES},
-    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, 2, {1.5, 2, 1}, 3, SINGLE},
+    {OP_hardswish_grad, 2, r_hardswish_grad, -1.2, 9, 16, {0}, 0, SINGLE | STEEP}, {OP_elu_grad, 2, r_elu_grad, -20, 9, 2.6, {1.5, 2, 1}, 3, SINGLE},
     {OP_softplus_grad, 2, r_softplus_grad, -30, 30, 6, {1, 20}, 2, SINGLE | STEEP},
     {OP_pow, 2, r_power, -9, 9, 0, {0}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 0, {1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, .51, {2}, 1, EDGES},
     {OP_pow, 2, r_power, -9, 9, 1.51, {3}, 1, 0}, {OP_pow, 2, r_power, -9, 9, .51, {-1}, 1, EDGES}, {OP_pow, 2, r_power, -9, 9, 1.51, {-2}, 1, 0},
