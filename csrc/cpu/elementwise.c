@@ -310,6 +310,7 @@ static Status apply(int id, int dtype, int out_is_bool, int nin, const View *con
     if (!loop.kernel) return AMP_BAD_DTYPE;
     loop.type[0] = out_is_bool ? AMP_BOOL : compute;
     for (int v = 1; v <= nin; v++) loop.type[v] = compute;
+    if (nin == 1) amp_look_up(&loop, params, id, in[0], out);
     amp_element_loop(&loop, out, in);
     return AMP_OK;
 }

@@ -14,7 +14,8 @@ typedef struct Params {
     AmpComplex c;  /* num[0] */
     unsigned wide; /* inputs of a kernel on a 16-bit format that are one float32 value, which is in one[] */
     float one[3];
-    int *zero_divisor; /* set to 1 by integer division kernels that met a zero */
+    int *zero_divisor;     /* set to 1 by integer division kernels that met a zero */
+    const uint16_t *table; /* of amp_look_up */
 } Params;
 
 typedef void (*Kernel)(const char *const *in, char *out, int64_t n, unsigned scalar, const Params *params);
@@ -58,6 +59,11 @@ typedef struct ElementLoop {
     const Params *params;
 } ElementLoop;
 void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in);
+
+enum { AMP_TABLE_FROM = 32 * 1024 };
+/* A call of kernel `id` on many 16-bit numbers, which `loop` would do by the kernel: makes it a loop by a table, which gives the same
+ * bits. False, and nothing changed: that is not worth it, or there is no memory. */
+bool amp_look_up(ElementLoop *loop, Params *params, int id, const View *in, const View *out);
 
 Status amp_copy(const Call *call);
 Status amp_fill(const Call *call);
