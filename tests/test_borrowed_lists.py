@@ -188,3 +188,49 @@ def test_keys_that_run_code_do_not_change_the_lists_under_way():
 
     flag = _C._unscale_groups([{Key(): 1, "params": params}], torch.tensor(2.0))
     assert flag.item() == 0 and calls and all(p.grad.tolist()[0] == (1.0 + i % 5) / 2 for i, p in enumerate(params[:30]))
+
+
+def many_times(make, times=40):
+    """Races show now and then."""
+    return all(make() for _ in range(times))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_memory_of_two_parameters_is_stepped_twice_in_order(name):
+    n = 300_000
+
+    def step():
+        first, second = (torch.nn.Parameter(torch.zeros(n)) for _ in range(2))
+        second.data = first.data
+        first.grad, second.grad = torch.full((n,), 1.0), torch.full((n,), 4.0)
+        optimizer = getattr(torch.optim, name)([first, second], lr=0.5)
+        optimizer.step()
+        return bool((first == first[0]).all()) and (name == "Adam" or first[0].item() == -2.5)
+
+    assert many_times(step)
+
+
+def test_a_gradient_of_two_parameters_is_unscaled_twice():
+    def unscale():
+        grad = torch.ones(300_000)
+        params = [torch.nn.Parameter(torch.zeros(300_000)) for _ in range(2)]
+        params[0].grad = params[1].grad = grad
+        scaler_for(torch.optim.SGD(params, lr=0.0))
+        return bool((grad == 0.25).all())
+
+    assert many_times(unscale)
+
+
+def test_overlapping_memory_is_scaled_in_the_order_of_the_list():
+    values = torch.ones(600_000)
+    parts = [values[:400_000], values[200_000:], values.view(600, 1000).t()[1]]
+
+    def scale():
+        values.fill_(1.0)
+        _C._list_scale_(parts, 0.5)
+        want = torch.ones(600_000)
+        for part in (want[:400_000], want[200_000:], want.view(600, 1000).t()[1]):
+            part *= 0.5
+        return torch.equal(values, want)
+
+    assert many_times(scale, 60)

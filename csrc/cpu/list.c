@@ -108,11 +108,13 @@ static inline __attribute__((always_inline)) bool find_runs(ListPlan *plan, Tens
     return known;
 }
 
-Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join) {
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, unsigned written, bool join) {
     const TensorList list = lists[0];
     Edge edge[LIST_STREAMS + 1];
     int edges = 0;
     plan->v = list.v;
+    plan->lists = lists;
+    plan->written = written;
     plan->join = join;
     if (!reserve(plan, list.n)) return AMP_NO_MEMORY;
     for (int i = 0; i < operands + copies; i++)
@@ -198,10 +200,66 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
+/* ---- memory that is listed twice ---- */
+
+typedef struct Extent {
+    uintptr_t begin, end;
+} Extent;
+
+static Extent extent_of(const View *v, int64_t numel) {
+    const int64_t size = (int64_t)amp_itemsize(v->dtype);
+    const uintptr_t data = (uintptr_t)v->data;
+    if (v->layout & LAYOUT_CONTIGUOUS) return (Extent){data, data + (uintptr_t)(numel * size)};
+    Extent e = {data, data + (uintptr_t)size};
+    for (int d = 0; d < v->ndim; d++) {
+        const int64_t far = (v->shape[d] - 1) * v->stride[d] * size;
+        if (far < 0) e.begin += (uintptr_t)far;
+        else e.end += (uintptr_t)far;
+    }
+    return e;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const Extent *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Of one operand's n extents; sorts them. */
+static bool are_apart(Extent *extent, int64_t n) {
+    bool rising = true, falling = true; /* as tensors that were made one after the other */
+    for (int64_t i = 1; i < n; i++) {
+        rising &= extent[i - 1].end <= extent[i].begin;
+        falling &= extent[i].end <= extent[i - 1].begin;
+    }
+    if (rising || falling) return true;
+    qsort(extent, (size_t)n, sizeof *extent, by_begin);
+    for (int64_t i = 1; i < n; i++)
+        if (extent[i - 1].end > extent[i].begin) return false;
+    return true;
+}
+
+/* Whether runs may be written at the same time. */
+static bool runs_are_apart(const ListPlan *plan) {
+    Extent small[LIST_SMALL], *extent = plan->n > LIST_SMALL ? malloc((size_t)plan->n * sizeof *extent) : small;
+    bool apart = extent != NULL;
+    for (int operand = 0; apart && plan->written >> operand; operand++) {
+        const TensorList list = plan->lists[operand];
+        int64_t n = 0;
+        if (!(plan->written >> operand & 1) || !list.n) continue;
+        for (int64_t r = 0; r < plan->n; r++) {
+            const View *v = list.v[plan->run[r].tensor];
+            if (v && plan->run[r].numel) extent[n++] = extent_of(v, plan->run[r].numel);
+        }
+        apart = are_apart(extent, n);
+    }
+    if (extent != small) free(extent);
+    return apart;
+}
+
 void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx) {
     RunContext run = {plan, body, spans, ctx};
     if (plan->chunks == 0) return;
-    if (plan->chunks <= plan->grain) run_range(&run, 0, plan->chunks);
+    if (plan->chunks <= plan->grain || amp_get_num_threads() == 1 || !runs_are_apart(plan)) run_range(&run, 0, plan->chunks);
     else amp_parallel_for(plan->chunks, plan->grain, run_range, &run);
 }
 
@@ -436,10 +494,10 @@ static Status multiply_list(TensorList list, double factor, bool check, bool *ba
     ListPlan plan;
     TensorList usable = list;
     double small[LIST_SMALL], *partial = NULL;
-    Status status = amp_list_plan(&plan, &usable, 1, false, !norms);
+    Status status = amp_list_plan(&plan, &usable, 1, false, 1, !norms);
     if (status == AMP_BAD_DTYPE) {
         usable = supported(list);
-        status = amp_list_plan(&plan, &usable, 1, false, !norms);
+        status = amp_list_plan(&plan, &usable, 1, false, 1, !norms);
     }
     if (status != AMP_OK) return status;
     if (norms)
@@ -504,7 +562,7 @@ static void zero_spans(void *ctx, const ListRun *run, const ListSpan *span, int6
 
 Status amp_list_zero(TensorList tensors) {
     ListPlan plan;
-    Status status = amp_list_plan(&plan, &tensors, 1, false, true);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, 1, true);
     if (status != AMP_OK) return status;
     amp_list_run(&plan, zero_body, zero_spans, &plan);
     amp_list_plan_free(&plan);
@@ -613,7 +671,7 @@ static bool trusted(const NormContext *c, int64_t tensor) {
 Status amp_list_norms(TensorList tensors, double p, double *norms) {
     ListPlan plan;
     double small[LIST_SMALL], *partial = small;
-    Status status = amp_list_plan(&plan, &tensors, 1, false, false);
+    Status status = amp_list_plan(&plan, &tensors, 1, false, 0, false);
     if (status != AMP_OK) return status;
     if (plan.chunks > LIST_SMALL) partial = malloc((size_t)plan.chunks * sizeof *partial);
     if (!partial) {

@@ -38,15 +38,17 @@ typedef struct ListSpan {
 typedef struct ListPlan {
     int64_t n, chunks, grain; /* n runs */
     bool join;
-    const View *const *v; /* of the first list */
-    ListRun *run;         /* and an empty one behind them; in `small` if they fit */
-    ListSpan *span;       /* of the direct runs; as many entries as `run` */
+    unsigned written;        /* bit per operand */
+    const TensorList *lists; /* the caller's, as long as the plan is in use */
+    const View *const *v;    /* of the first list */
+    ListRun *run;            /* and an empty one behind them; in `small` if they fit */
+    ListSpan *span;          /* of the direct runs; as many entries as `run` */
     ListRun small[LIST_SMALL + 1];
     ListSpan small_span[LIST_SMALL + 1];
 } ListPlan;
 /* `operands` lists, and then perhaps one of 16-bit copies. They have equal lengths or are empty; entries may be NULL but in the first.
- * AMP_BAD_DTYPE, with nothing to free: one has no kernel. */
-Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, bool join);
+ * `written`: which operands are written, bit by bit. AMP_BAD_DTYPE, with nothing to free: one has no kernel. */
+Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool copies, unsigned written, bool join);
 void amp_list_plan_free(ListPlan *plan);
 
 /* body(ctx, run, begin, end): elements [begin, end) of one run; begin is a multiple of LIST_CHUNK.
@@ -54,6 +56,7 @@ void amp_list_plan_free(ListPlan *plan);
  * those behind it. span[count] is what comes next, or empty. */
 typedef void (*ListBody)(void *ctx, const ListRun *run, int64_t begin, int64_t end);
 typedef void (*ListSpans)(void *ctx, const ListRun *run, const ListSpan *span, int64_t count);
+/* Where memory is listed twice and written, what happens to it happens in the order of the list, on one thread. */
 void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx);
 
 /* One view, walked in blocks of elements in the compute type (float, or double if `wide`). Where memory already holds that, a block

@@ -114,7 +114,7 @@ Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, Te
                     double grad_scale) {
     ListPlan plan;
     const TensorList lists[] = {params, grads, momentum, copies};
-    Status status = amp_list_plan(&plan, lists, STATE1 + 1, true, true);
+    Status status = amp_list_plan(&plan, lists, STATE1 + 1, true, 1U << PARAM | 1U << STATE1, true);
     if (status != AMP_OK) return status;
     SgdContext c = {{params, grads, momentum},
                     copies_of(copies),
@@ -203,7 +203,7 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
     bool one_step = !options->nadam;
     for (int64_t i = 1; i < params.n && one_step; i++) one_step = step[i] == step[0];
     const TensorList lists[] = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies};
-    Status status = amp_list_plan(&plan, lists, STATE3 + 1, true, one_step);
+    Status status = amp_list_plan(&plan, lists, STATE3 + 1, true, ~(~0U << (STATE3 + 1)) & ~(1U << GRAD), one_step);
     if (status != AMP_OK) return status;
     const int64_t different = one_step ? params.n > 0 : params.n;
     if (different > LIST_SMALL / 4) {

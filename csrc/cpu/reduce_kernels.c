@@ -25,10 +25,19 @@ GET uint8_t get_U8(const U8 *p) { return *p; }
 GET double get_F64(const F64 *p) { return *p; }
 GET double square(double x) { return x * x; }
 
+/* See LAST_ONES. */
+static inline const void *last_ones(const char *data, int64_t n, int64_t i, size_t item, void *few, int *first) {
+    *first = AMP_FOLD_LANES - (int)(n - i);
+    if (n >= AMP_FOLD_LANES) return data + (size_t)(n - AMP_FOLD_LANES) * item;
+    memset(few, 0, AMP_FOLD_LANES * item);
+    memcpy((char *)few + (size_t)*first * item, data, (size_t)n * item);
+    return few;
+}
+
 #define ADD(a, b)      ((a) + (b))
 #define MUL(a, b)      ((a) * (b))
-#define MAX(a, b)      (((a) != (a)) | ((a) >= (b)) ? (a) : (b)) /* NaN wins; without a branch, which would keep the loop scalar */
-#define MIN(a, b)      (((a) != (a)) | ((a) <= (b)) ? (a) : (b))
+#define MAX(a, b)      (((b) != (b)) | ((b) > (a)) ? (b) : (a)) /* NaN wins; without a branch, which would keep the loop scalar */
+#define MIN(a, b)      (((b) != (b)) | ((b) < (a)) ? (b) : (a))
 #define WRAP_ADD(a, b) amp_i64_add(a, b)
 #define WRAP_MUL(a, b) amp_i64_mul(a, b)
 

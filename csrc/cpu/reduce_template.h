@@ -31,6 +31,8 @@
         K(load_##T)(one, (const T *)(const void *)(at)); \
         ADD_LANES(one[l]); \
     } while (0)
+/* The last sixteen of n values, of which those from lane *first on are not taken yet: [i, n). Of fewer than sixteen `few` is made. */
+#define LAST_ONES(T, data, n, i, few, first) (const T *)last_ones(data, n, i, sizeof(T), few, first)
 #define BLOCKED_SUM(X, T) \
     FOLD(wide_sum_##X, T, float, double, 0, ADD, (double)v) \
     TARGET static void K(fold_sum_##X)(void *acc, const char *data, int64_t n, const double *num) { \
@@ -41,9 +43,13 @@
         for (; i + 8 * AMP_FOLD_LANES <= n; i += 8 * AMP_FOLD_LANES) ADD_EIGHT(T, data + i * item, row); \
         for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) ADD_ONE(T, data + i * item); \
         if (i < n) { \
-            memcpy(lane, &acc0, sizeof acc0), memcpy(lane + 8, &acc1, sizeof acc1); \
-            for (int l = 0; i < n; i++, l++) lane[l] += (double)get_##T((const T *)(const void *)(data + i * item)); \
-            memcpy(&acc0, lane, sizeof acc0), memcpy(&acc1, lane + 8, sizeof acc1); \
+            T few[AMP_FOLD_LANES]; \
+            float one[AMP_FOLD_LANES]; \
+            int first; \
+            const T *last = LAST_ONES(T, data, n, i, few, &first); \
+            K(load_##T)(one, last); \
+            for (int l = 0; l < AMP_FOLD_LANES; l++) one[l] = l >= first ? one[l] : 0.0f; \
+            ADD_LANES(one[l]); \
         } \
         acc0 += acc1; \
         memcpy(lane, &acc0, sizeof acc0); \
@@ -70,13 +76,17 @@
         if (c < n) K(rows_wide_sum_##X)(a + c, data + c * item, n - c, rows, step, num); \
     }
 
-#define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped) \
+#define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped) FOLD_BY(name, T, VALUE, ACC, identity, COMBINE, mapped, true)
+/* EACH: a value is quickly mapped, those that do not count, too. */
+/* Left a loop until it is vectorised. */
+#define EACH_LANE _Pragma("GCC unroll 1") for (int l = 0; l < AMP_FOLD_LANES; l++)
+#define FOLD_BY(name, T, VALUE, ACC, identity, COMBINE, mapped, EACH) \
     TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) { \
         const T *x = (const T *)(const void *)data; \
         ACC lane[AMP_FOLD_LANES], wide[2 * AMP_FOLD_LANES], *total = acc; \
         int64_t i = 0; \
         (void)num; \
-        for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = identity; \
+        EACH_LANE lane[l] = identity; \
         if (n >= 4 * AMP_FOLD_LANES) { \
             for (int l = 0; l < 2 * AMP_FOLD_LANES; l++) wide[l] = identity; \
             for (; i + 2 * AMP_FOLD_LANES <= n; i += 2 * AMP_FOLD_LANES) \
@@ -84,16 +94,22 @@
                     VALUE v = get_##T(x + i + l); \
                     wide[l] = COMBINE(wide[l], mapped); \
                 } \
-            for (int l = 0; l < AMP_FOLD_LANES; l++) lane[l] = COMBINE(wide[l], wide[l + AMP_FOLD_LANES]); \
+            EACH_LANE lane[l] = COMBINE(wide[l], wide[l + AMP_FOLD_LANES]); \
         } \
         for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) \
-            for (int l = 0; l < AMP_FOLD_LANES; l++) { \
+            EACH_LANE { \
                 VALUE v = get_##T(x + i + l); \
                 lane[l] = COMBINE(lane[l], mapped); \
             } \
-        for (int l = 0; i < n; i++, l++) { \
-            VALUE v = get_##T(x + i); \
-            lane[l] = COMBINE(lane[l], mapped); \
+        if (i < n) { \
+            T few[AMP_FOLD_LANES]; \
+            int first; \
+            const T *last = LAST_ONES(T, data, n, i, few, &first); \
+            _Pragma("GCC unroll 1") for (int l = EACH ? 0 : first; l < AMP_FOLD_LANES; l++) { \
+                VALUE v = get_##T(last + l); \
+                ACC c = COMBINE(lane[l], mapped); \
+                lane[l] = l >= first ? c : lane[l]; \
+            } \
         } \
         for (int w = AMP_FOLD_LANES / 2; w; w /= 2) \
             for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]); \
@@ -138,7 +154,7 @@
 #define FLOAT_FOLDS(X, T, VALUE)                                                                                 \
     NARROW_FOLDS(X, T, VALUE)                                                                                    \
     FOLD(prod_##X, T, VALUE, double, 1, MUL, (double)v)                                                          \
-    FOLD(powers_##X, T, VALUE, double, 0, ADD, pow(fabs((double)v * num[0]), num[1]))
+    FOLD_BY(powers_##X, T, VALUE, double, 0, ADD, pow(fabs((double)v * num[0]), num[1]), false)
 FLOAT_FOLDS(f32, F32, float)
 FLOAT_FOLDS(f64, F64, double)
 NARROW_FOLDS(b16, B16, float)
@@ -190,6 +206,9 @@ static const FoldKernel K(table)[AMP_DTYPE_COUNT][FOLD_KINDS] = {
 /* clang-format on */
 
 #undef FOLD
+#undef FOLD_BY
+#undef EACH_LANE
+#undef LAST_ONES
 #undef EIGHT
 #undef TREE
 #undef ADD_LANES

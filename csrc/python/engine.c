@@ -6,6 +6,8 @@
  *
  * All state belongs to one Task on the caller's stack, so nested and concurrent passes need nothing more. */
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "anomaly.h"
@@ -113,44 +115,111 @@ static Tensor *gradient_copy(const Tensor *leaf, const Tensor *g) {
     return copy;
 }
 
-/* Writes the finished gradient to leaf->grad: taken over if nobody else holds it, else copied; added if there is one already. */
 /* After an addition to a gradient that carried `before` (0: none, or unknown). */
 static void mark_scaled(const Task *t, Tensor *grad, float before) {
     grad->st->scaled = grad->st->writes + 1;
     grad->st->loss_scale = before != 0 && before != t->loss_scale ? NAN : t->loss_scale;
 }
 
-static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
-    float before = leaf->grad ? storage_loss_scale(leaf->grad->st) : 0;
+/* Threads that finish a gradient of the same leaf take turns, because large ones are added and copied without the GIL. Who has a turn
+ * stands in a list, which the GIL guards, with an entry on its own stack; a pass inside one's own turn needs none. */
+enum { TURN_FROM = 1024 }; /* elements; for far more than those run_slot keeps the GIL */
+typedef struct Turn {
+    const Tensor *leaf;
+    unsigned long thread;
+    struct Turn *next;
+} Turn;
+static Turn *turns;
+
+static bool is_others_turn(const Turn *mine) {
+    for (const Turn *t = turns; t; t = t->next) {
+        if (t->leaf == mine->leaf && t->thread != mine->thread) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void forget_turns(void) { turns = NULL; } /* in the child of a fork the other threads are gone */
+static void register_fork_handler(void) { pthread_atfork(NULL, NULL, forget_turns); }
+
+static void take_turn(Turn *mine, const Tensor *leaf) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    *mine = (Turn){.leaf = leaf};
+    if (turns) {
+        mine->thread = PyThread_get_thread_ident();
+    }
+    while (turns && is_others_turn(mine)) {
+        PyThreadState *saved = PyEval_SaveThread();
+        sched_yield();
+        PyEval_RestoreThread(saved);
+    }
+    pthread_once(&once, register_fork_handler);
+    mine->thread = PyThread_get_thread_ident();
+    mine->next = turns;
+    turns = mine;
+}
+
+static void pass_turn(const Turn *mine) {
+    Turn **t = &turns;
+    while (*t && *t != mine) {
+        t = &(*t)->next;
+    }
+    if (*t) {
+        *t = mine->next;
+    }
+}
+
+/* Writes the finished gradient to leaf->grad: taken over if nobody else holds it and it lies as the leaf does, else copied; added if
+ * there is one already. *old: what has to be let go of after the turn, since that may run anything. */
+static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g, Tensor **old) {
+    const float before = leaf->grad ? storage_loss_scale(leaf->grad->st) : 0;
     if (leaf->grad) {
-        Tensor *have = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad during the addition */
-        int failed = 0;
+        Tensor *have = *old = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad meanwhile */
         if (t->create_graph) {
             Tensor *total = call_binary(OP_add, have, g);
-            failed = total ? 0 : -1;
-            if (total) {
-                Py_XSETREF(leaf->grad, total);
+            if (!total) {
+                return -1;
             }
-        } else {
-            failed = call_inplace(OP_add, have, g);
-        }
-        Py_DECREF(have);
-        if (failed) {
+            Tensor *replaced = leaf->grad;
+            leaf->grad = total;
+            Py_XDECREF(replaced); /* `have`, unless somebody gave another */
+        } else if (call_inplace(OP_add, have, g) < 0) {
             return -1;
         }
     } else if (t->create_graph) {
         leaf->grad = (Tensor *)Py_NewRef((PyObject *)g);
     } else {
-        bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & LAYOUT_CONTIGUOUS && !g->base && !g->fn &&
-                    !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
-        leaf->grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
-        if (!leaf->grad) {
+        const bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & leaf->v.layout & LAYOUT_CONTIGUOUS && !g->base &&
+                          !g->fn && !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
+        Tensor *grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
+        if (!grad) {
             return -1;
         }
+        *old = leaf->grad; /* what somebody put there during the copy */
+        leaf->grad = grad;
     }
-    bool by_hand = leaf->meta && (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
+    const bool by_hand = leaf->meta && (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
     if (t->scaled && leaf->grad && !by_hand) {
         mark_scaled(t, leaf->grad, before);
+    }
+    return 0;
+}
+
+static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
+    Turn turn;
+    Tensor *old = NULL;
+    const bool by_turns = g->v.numel > TURN_FROM;
+    if (by_turns) {
+        take_turn(&turn, leaf);
+    }
+    const int failed = add_to_leaf(t, leaf, g, &old);
+    if (by_turns) {
+        pass_turn(&turn);
+    }
+    Py_XDECREF(old);
+    if (failed) {
+        return -1;
     }
     if (!PyObject_GC_IsTracked((PyObject *)leaf)) {
         PyObject_GC_Track((PyObject *)leaf);

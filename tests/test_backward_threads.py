@@ -1,0 +1,89 @@
+"""Threads whose backward passes end in the same parameters: every gradient arrives, as PyTorch promises."""
+
+import gc
+import threading
+
+import pytest
+
+import ampnative as torch
+
+
+def run_together(count, work):
+    start = threading.Barrier(count)
+
+    def go():
+        start.wait()
+        work()
+
+    threads = [threading.Thread(target=go) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["added", "first"])
+def test_no_gradient_is_lost(there):
+    for _ in range(12):
+        weight = torch.zeros(500_000, 4, requires_grad=True)
+        if there:
+            weight.grad = torch.zeros(500_000, 4)
+        run_together(4, lambda weight=weight: weight.sum().backward())
+        assert float(weight.grad.min()) == float(weight.grad.max()) == 4
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_nor_with_a_graph_of_its_own():
+    weight = torch.ones(300_000, requires_grad=True)
+    for _ in range(8):
+        weight.grad = None
+        run_together(3, lambda: (weight * weight).sum().backward(create_graph=True))
+        assert float(weight.grad.detach().min()) == float(weight.grad.detach().max()) == 6
+    weight.grad = None
+
+
+def test_gradients_that_were_replaced_are_freed():
+    weight = torch.zeros(300_000, requires_grad=True)
+    for _ in range(3):
+        weight.grad = None
+        run_together(4, lambda: weight.sum().backward())
+    gc.collect()
+    before = torch.cpu.memory_allocated()
+    for _ in range(10):
+        weight.grad = None
+        run_together(4, lambda: weight.sum().backward())
+    gc.collect()
+    assert torch.cpu.memory_allocated() == before
+
+
+def test_a_pass_inside_a_turn():
+    """The gradient that is replaced runs a pass of its own over the same parameter."""
+    weight = torch.zeros(5000, requires_grad=True)
+    passes = []
+
+    class Watcher(torch.Tensor):
+        def __del__(self):
+            passes.append(1)
+            if len(passes) == 1:
+                weight.sum().backward()
+
+    weight.grad = torch.zeros(5000).as_subclass(Watcher)
+    weight.sum().backward(create_graph=True)
+    assert len(passes) == 1
+    weight.sum().backward()
+    assert weight.grad is not None and float(weight.grad.detach().min()) >= 2
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (700, 500)])
+def test_a_gradient_lies_as_its_parameter(shape):
+    for make in (lambda x: x.t(), lambda x: x):
+        leaf = make(torch.rand(shape)).detach().requires_grad_()
+        leaf.exp().sum().backward()
+        assert leaf.grad.stride() == leaf.stride()
+        assert torch.equal(leaf.grad, leaf.exp())
+    images = torch.rand(2, 3, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
+    (images * 2).sum().backward()
+    assert images.grad.stride() == images.stride()
+    spread = torch.rand(4, 1).expand(4, 3).detach().requires_grad_()
+    (spread * 3).sum().backward()
+    assert spread.grad.is_contiguous()
