@@ -79,6 +79,7 @@
 #define FOLD(name, T, VALUE, ACC, identity, COMBINE, mapped) FOLD_BY(name, T, VALUE, ACC, identity, COMBINE, mapped, true)
 /* EACH: a value is quickly mapped, those that do not count, too. */
 /* Left a loop until it is vectorised. */
+#define HALVE(w, COMBINE) _Pragma("GCC unroll 1") for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]);
 #define EACH_LANE _Pragma("GCC unroll 1") for (int l = 0; l < AMP_FOLD_LANES; l++)
 #define FOLD_BY(name, T, VALUE, ACC, identity, COMBINE, mapped, EACH) \
     TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) { \
@@ -111,8 +112,7 @@
                 lane[l] = l >= first ? c : lane[l]; \
             } \
         } \
-        for (int w = AMP_FOLD_LANES / 2; w; w /= 2) \
-            for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]); \
+        HALVE(8, COMBINE) HALVE(4, COMBINE) HALVE(2, COMBINE) HALVE(1, COMBINE) \
         *total = COMBINE(*total, lane[0]); \
     } \
     TARGET static void K(rows_##name)(void *acc, const char *data, int64_t n, int64_t rows, int64_t step, const double *num) { \
@@ -208,6 +208,7 @@ static const FoldKernel K(table)[AMP_DTYPE_COUNT][FOLD_KINDS] = {
 #undef FOLD
 #undef FOLD_BY
 #undef EACH_LANE
+#undef HALVE
 #undef LAST_ONES
 #undef EIGHT
 #undef TREE
