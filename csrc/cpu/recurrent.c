@@ -11,7 +11,7 @@
 #include "cast.h"
 #include "recurrent.h"
 
-enum { STRIP = 128, MOST_IN = 13, MOST_OUT = 7, GRAIN = 2048 };
+enum { STRIP = 128, MOST_IN = 13, MOST_OUT = 7 };
 
 /* Inputs x and outputs y are strips of one block each, in the order in which the views and their blocks are listed by shape_of. */
 typedef void (*StepFn)(const char *const *x, char *const *y, int64_t n);
@@ -233,6 +233,9 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Cells that keep a thread busy for some microseconds. */
+static int64_t grain_of(int kind) { return kind == RECURRENT_LSTM || kind == RECURRENT_GRU ? 640 : 2048; }
+
 Status amp_recurrent(const Call *call) {
     const int kind = (int)call->num[0].i;
     const bool backward = call->num[1].i != 0;
@@ -249,6 +252,6 @@ Status amp_recurrent(const Call *call) {
     s.nin = list_blocks(s.in, AMP_MAX_IN, in, shape->in, s.hidden);
     s.nout = list_blocks(s.out, AMP_MAX_OUT, out, shape->out, s.hidden);
     s.step = step_for(s.type, backward, kind);
-    if (s.hidden > 0) amp_parallel_for(state->shape[0], GRAIN / s.hidden + 1, run_rows, &s);
+    if (s.hidden > 0) amp_parallel_for(state->shape[0], grain_of(kind) / s.hidden + 1, run_rows, &s);
     return AMP_OK;
 }

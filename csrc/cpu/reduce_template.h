@@ -80,7 +80,7 @@
 /* EACH: a value is quickly mapped, those that do not count, too. */
 /* Left a loop until it is vectorised. */
 #define HALVE(w, COMBINE) _Pragma("GCC unroll 1") for (int l = 0; l < w; l++) lane[l] = COMBINE(lane[l], lane[l + w]);
-#define EACH_LANE _Pragma("GCC unroll 1") for (int l = 0; l < AMP_FOLD_LANES; l++)
+#define EACH_LANE         _Pragma("GCC unroll 1") for (int l = 0; l < AMP_FOLD_LANES; l++)
 #define FOLD_BY(name, T, VALUE, ACC, identity, COMBINE, mapped, EACH) \
     TARGET static void K(fold_##name)(void *acc, const char *data, int64_t n, const double *num) { \
         const T *x = (const T *)(const void *)data; \
@@ -97,8 +97,7 @@
                 } \
             EACH_LANE lane[l] = COMBINE(wide[l], wide[l + AMP_FOLD_LANES]); \
         } \
-        for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) \
-            EACH_LANE { \
+        for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) EACH_LANE { \
                 VALUE v = get_##T(x + i + l); \
                 lane[l] = COMBINE(lane[l], mapped); \
             } \
@@ -112,8 +111,7 @@
                 lane[l] = l >= first ? c : lane[l]; \
             } \
         } \
-        HALVE(8, COMBINE) HALVE(4, COMBINE) HALVE(2, COMBINE) HALVE(1, COMBINE) \
-        *total = COMBINE(*total, lane[0]); \
+        HALVE(8, COMBINE) HALVE(4, COMBINE) HALVE(2, COMBINE) HALVE(1, COMBINE) *total = COMBINE(*total, lane[0]); \
     } \
     TARGET static void K(rows_##name)(void *acc, const char *data, int64_t n, int64_t rows, int64_t step, const double *num) { \
         ACC *a = acc; \
