@@ -148,7 +148,8 @@ def main(argv: list[str] | None = None) -> int:
         "--json",
         metavar="FILE",
         help="write every figure, in seconds: versions, threads, ceilings (operations or bytes per second) and rows, each with name, best "
-        "and median (by library), rounds, difference (of the results) and goal (PyTorch's time over ours that is aimed at least at, or null), or error",
+        "and median (by library), rounds, difference (of the results) and goal (PyTorch's time over ours that is aimed "
+        "at least at, or null), or error",
     )
     parser.add_argument("--scaling", action="store_true", help="how times grow with sizes, threads and the number of tensors, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
