@@ -199,6 +199,9 @@ def save(obj: Any, f: Any) -> None:
     sharing where two of them are the same memory. A path is replaced all at once: after a crash it holds the old file
     or the new one.
 
+    Plain ``np.load`` opens the file, too: one member per tensor or array, bfloat16 as uint16 and fp8 as uint8 (their bits),
+    and ``index.json`` (bytes), which says how they are nested and what the true dtypes are. Only :func:`load` puts that back.
+
     Raises:
         TypeError: something in `obj` has another type; the text says where. Nothing was written.
         ValueError: `obj` contains itself, or is nested deeper than 200 levels.

@@ -60,6 +60,15 @@ def test_names_can_be_chosen(capsys):
         cli.main(["bench", "--rival", "no_such_module_here"])
 
 
+@pytest.mark.parametrize("options", [[], ["--scaling"]])
+def test_a_rival_without_the_names_of_pytorch_is_refused(capsys, options):
+    with pytest.raises(SystemExit) as refusal:
+        cli.main(["bench", "--rival", "numpy", *options])
+    assert refusal.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("ampnative bench: error: --rival numpy: a rival needs torch's names") and "no nn, optim, amp" in last
+
+
 SMALL = [w for w in bench.WORKLOADS if w.flops < 1e8 and not w.bytes]
 
 

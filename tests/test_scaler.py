@@ -402,7 +402,10 @@ def test_text_of_an_explanation_is_bounded():
     explanation = scaler.explain()
     lines = str(explanation).splitlines()
     assert lines[0] == "10 skipped of 10 steps" and len(lines) == 1 + 4 * (1 + 6 + 1) + 1 + 1
-    nothing_finite = "nothing but inf or NaN in the gradients below: the scale was far too large (the loss was finite)"
+    nothing_finite = (
+        "nothing but inf or NaN in the gradients below, though the loss was finite: the scale was too large, or a derivative is inf by "
+        "itself (sqrt or log at 0, say): then a lower one won't end the skips"
+    )
     assert lines[1] == f"step 0 skipped, scale 2^16 -> 2^15 ({nothing_finite})"
     assert lines[2].endswith("1 nan, 1 +inf, first at [0]; no value is finite") and lines[8] == "    and 3 more"
     assert [line[:15] for line in lines if line.startswith("step")][2] == "steps 2 to 7: s"
@@ -413,7 +416,7 @@ def test_text_of_an_explanation_is_bounded():
 
 @pytest.mark.parametrize(
     ("scale", "value", "cause"),
-    [(4.0, NAN, "nan but no inf in the gradients"), (4.0, INF, "the scale was too large"), (1.0, INF, "does not enlarge")],
+    [(4.0, NAN, "nan but no inf in the gradients"), (65536.0, INF, "the scale was too large, or"), (1.0, INF, "does not enlarge")],
 )
 def test_cause_of_a_skip(scale, value, cause):
     scaler, opt = started(scale), Foreign(tensor_param([1.0, value]), param_names=["w"])
@@ -427,7 +430,7 @@ def test_cause_of_a_skip(scale, value, cause):
     ("weight", "scale", "finite", "text"),
     [
         (INF, 4.0, False, "the loss itself was inf or NaN before it was scaled: no scale helps"),
-        (1e36, 2.0**16, True, "the scale was far too large (the loss was finite)"),
+        (1e36, 2.0**16, True, "the scale was far too large: the loss times it overflowed"),
     ],
 )
 def test_whether_the_loss_was_finite(weight, scale, finite, text):

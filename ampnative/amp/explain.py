@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,13 @@ import numpy as np
 from .. import _C
 from .._C import Tensor
 
-__all__ = ["Culprit", "Explanation", "ScaledLosses", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
+__all__ = ["Culprit", "Explanation", "ScaledLosses", "SkipLog", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
 
 _CHUNK = 1 << 20  # elements looked at together: bounds the memory that an explanation takes
-_FP16_SMALLEST = 2.0**-24
+_FP16_SMALLEST, _FP16_LARGEST = 2.0**-24, 65504.0
+_FAR = 2.0**8  # a scale this many times fp16's largest number is taken for the fault itself
+_SMALL = 2.0**6  # no scale and no finite gradient up to here brings gradients near fp16's largest
+_LONG_RUN, _LONG_FALL, _MARGIN = 8, 2.0**8, 16  # skips in a row, their fall of the scale, distance to fp16's largest
 _SHOWN_CULPRITS = 6  # per step
 _SHOWN_ENDS = 2  # steps at either end that the text shows in full
 
@@ -82,7 +86,9 @@ class SkippedStep:
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
     then `note` says why the step was skipped. `loss_finite`: whether all that was scaled since the update before was finite;
     None if nothing was, or if there is nothing else than that and outputs of more than 4096 elements, which are not looked at.
-    `optimizer` names it among those of the same update, "optimizer 0 (SGD)"."""
+    `optimizer` names it among those of the same update, "optimizer 0 (SGD)". `loss_overflowed`: something finite that was
+    scaled was no longer finite then. `in_a_row` counts the skips without a good step between them, from the one at `first_scale`
+    to this one; `good_update` and `good_scale`: the first step after it whose gradients were finite, None until then."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
@@ -92,24 +98,48 @@ class SkippedStep:
     held: str = ""
     loss_finite: bool | None = None
     optimizer: str = ""
+    loss_overflowed: bool = False
+    in_a_row: int = 1
+    first_scale: float | None = None
+    good_update: int | None = None
+    good_scale: float | None = None
 
     @property
     def cause(self) -> str:
-        """What made the gradients overflow, where their values tell it; else empty."""
+        """What made the gradients overflow: where nothing proves it, what else it may have been. Empty without culprits."""
         if not self.culprits:
             return ""
         if self.loss_finite is False:
             return "the loss itself was inf or NaN before it was scaled: no scale helps, look at the forward pass and the data"
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
-            if self.loss_finite:
-                return "nan but no inf in the gradients, and the loss was finite: a derivative made NaN (autograd.detect_anomaly names it)"
-            return "nan in the gradients and no inf: a loss or layer overflowed on the way, or the input, the weights or the loss held NaN"
-        if self.old_scale > 1 and any(culprit.some_finite for culprit in self.culprits):
-            return "inf in the scaled gradients: the scale was too large"
-        if self.old_scale > 1:
-            far = "nothing but inf or NaN in the gradients below: the scale was far too large"
-            return f"{far} (the loss was finite)" if self.loss_finite else f"{far}, or the loss was inf by itself"
-        return "inf in the gradients although the scale does not enlarge them: a loss or layer overflowed, or the input held inf"
+            what = "nan but no inf in the gradients" + (", and the loss was finite" if self.loss_finite else "")
+            too_large = "the scale was too large (a 16-bit gradient overflowed on the way, and inf times 0 is NaN)"
+            return f"{what}: {self._why(too_large, 'a derivative made NaN (autograd.detect_anomaly names it)')}"
+        some = any(culprit.some_finite for culprit in self.culprits)
+        what = "inf in the scaled gradients" if some else "nothing but inf or NaN in the gradients below"
+        if self.loss_finite and not some:
+            what += ", though the loss was finite"
+        return f"{what}: {self._why('the scale was too large', 'a derivative is inf by itself (sqrt or log at 0, say)')}"
+
+    def _why(self, too_large: str, derivative: str) -> str:
+        """Which of both it was, by what is known of the scale, of the gradients and of the steps before and after."""
+        loss = "" if self.loss_finite else ", or the loss, a layer or the input held inf or NaN"
+        if self.loss_overflowed:
+            return "the scale was far too large: the loss times it overflowed"
+        if not abs(self.old_scale) > 1:
+            return f"the scale does not enlarge them, so {derivative}{loss or ', or a gradient outgrew its 16 bits'}"
+        largest = max(culprit.largest_finite for culprit in self.culprits) * abs(self.old_scale)
+        if max(abs(self.old_scale), largest) <= _SMALL:
+            return f"likely {derivative}, as the scale and the finite gradients are far below float16's largest number{loss}"
+        if self.good_scale is not None and self.good_scale < self.old_scale:
+            return f"it seems that {too_large}, as step {self.good_update} at {scale_text(self.good_scale)} was good"
+        fallen = self.first_scale is not None and self.old_scale * _LONG_FALL <= self.first_scale
+        if self.in_a_row >= _LONG_RUN and fallen and max(self.old_scale, largest) * _MARGIN <= _FP16_LARGEST:
+            return f"likely {derivative}, as the skips went on while the scale fell from {scale_text(self.first_scale or 0.0)}{loss}"
+        if self.old_scale >= _FAR * _FP16_LARGEST:
+            return f"most likely {too_large}, as it is far above float16's largest number; else {derivative}{loss}"
+        told = "min_scale keeps it from falling, which would tell" if self.held == "min_scale" else "then a lower one won't end the skips"
+        return f"{too_large}, or {derivative}{loss}: {told}"
 
     def __str__(self) -> str:
         return self.text()
@@ -200,6 +230,34 @@ def _summary(steps: tuple[SkippedStep, ...]) -> str:
     return f"{where}: " + "; ".join(filter(None, parts))
 
 
+class SkipLog(deque[SkippedStep]):
+    """The last skipped steps, oldest first. `run` are those since the last good step."""
+
+    def __init__(self, steps: Iterable[SkippedStep] = (), maxlen: int | None = None) -> None:
+        super().__init__(steps, maxlen)
+        self.run: deque[SkippedStep] = deque(maxlen=maxlen)
+
+    def append(self, step: SkippedStep) -> None:
+        """A skipped step whose update has run."""
+        super().append(step)
+        self.run.append(step)
+
+    def following(self, step: SkippedStep) -> SkippedStep:
+        """`step`, which was just skipped, with its place in the run. In a group of scalers, the lead's log ends the run."""
+        before = self.run[-1] if self.run else None
+        if before is None or before.good_update is not None:
+            step.first_scale = step.old_scale
+        else:
+            step.in_a_row, step.first_scale = before.in_a_row + 1, before.first_scale
+        return step
+
+    def end_run(self, update: int, scale: float) -> None:
+        """The gradients of this update, made at this scale, were finite."""
+        for step in self.run:
+            step.good_update, step.good_scale = update, scale
+        self.run.clear()
+
+
 class ScaledLosses:
     """What was scaled since the last update. Values are kept, not graphs, and looked at when a step is skipped."""
 
@@ -214,6 +272,7 @@ class ScaledLosses:
         """An update has begun a new iteration."""
         self._values.clear()
         self._any = self._unknown = self._bad = False
+        self._share = 0.0  # largest finite magnitude over the largest number of the dtype that the scaled one has
 
     def note(self, loss: Tensor) -> None:
         """One that is about to be scaled, of any shape."""
@@ -228,13 +287,23 @@ class ScaledLosses:
     def _look(self) -> None:
         known = [value for value in self._values if value.device.type != "meta"]
         self._unknown = self._unknown or len(known) < len(self._values)
-        self._bad = self._bad or not all(bool(_C.functions.isfinite(value).all()) for value in known)
+        for value in known:
+            size = (value.abs() if value.dtype.is_complex else value).double().abs()
+            finite = bool(_C.functions.isfinite(size).all())
+            self._bad = self._bad or not finite
+            if finite and size.numel():
+                keeps = value.dtype.is_floating_point and (value.dim() or value.dtype is _C.float64)
+                wide = value.dtype if keeps else _C.float32
+                self._share = max(self._share, size.max().item() / float(_C.finfo(wide).max))
         self._values.clear()
 
-    def are_finite(self) -> bool | None:
-        """None: nothing was scaled, or something that cannot be told, beside what is finite."""
+    def judge(self, step: SkippedStep) -> SkippedStep:
+        """`step`, with what is known of what was scaled for it: nothing where nothing was, or something that cannot be told
+        beside what is finite."""
         self._look()
-        return False if self._bad else True if self._any and not self._unknown else None
+        step.loss_finite = False if self._bad else True if self._any and not self._unknown else None
+        step.loss_overflowed = self._share * abs(step.old_scale) > 1
+        return step
 
 
 def parameter_name(group: Any, group_index: int, index: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import warnings
-from collections import abc, defaultdict, deque
+from collections import abc, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import _C
 from . import history as _history
-from .explain import Explanation, ScaledLosses, SkippedStep, find_culprits
+from .explain import Explanation, ScaledLosses, SkipLog, SkippedStep, find_culprits
 from .limits import Limits, caller_depth, claim, limits_from, release
 from .optimizer_gradients import (
     collect_gradients,
@@ -184,7 +184,7 @@ class GradScaler:
         self._growth_tracker: Any = None
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
         self._steps_taken = self._steps_skipped = self._skipped_in_a_row = 0
-        self._skips: deque[SkippedStep] = deque(maxlen=_EXPLAINED_STEPS)
+        self._skips = SkipLog(maxlen=_EXPLAINED_STEPS)
         self._held: dict[int, Any] = {}  # the optimizers behind those states: no id is used twice in an iteration
         self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
         self._losses = ScaledLosses()  # since then
@@ -382,11 +382,10 @@ class GradScaler:
 
     def _note_overflow(self, optimizer: Any, scale: float, usable: bool, scaled: bool) -> None:
         culprits = find_culprits(optimizer, scale, scaled) if usable else ()
-        note = (
-            "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
-        )
+        note = "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         label = f"optimizer {list(self._per_optimizer_states).index(id(optimizer))} ({type(optimizer).__name__})"
-        self._pending[id(optimizer)] = SkippedStep(scale, culprits, note, loss_finite=self._losses.are_finite(), optimizer=label)
+        skipped = self._losses.judge(SkippedStep(scale, culprits, note, optimizer=label))
+        self._pending[id(optimizer)] = self._skips.following(skipped)
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -563,6 +562,8 @@ class GradScaler:
         for flag in flags[1:]:
             found_inf += flag if flag.device == device else flag.to(device=device)
         found = found_inf.item()
+        if not found and self._skips.run:
+            self._skips.end_run(self.history.total, before)
         interval: Any = self._growth_interval
         limits = self._limits
         if limits is not None:
@@ -771,8 +772,8 @@ class GradScaler:
             writer.add_scalar(f"amp/{name}", value, step)
 
     def explain(self) -> Explanation:
-        """Why steps were skipped: for each of the last 32, the parameters with inf or NaN, their counts, and the scale
-        before and after. Data was collected when the overflow was found."""
+        """Why steps were skipped: for each of the last 32, the parameters with inf or NaN, their counts, the scale before and
+        after, and the cause: where scale, gradients, losses and neighbouring steps do not tell it, what it may have been."""
         if not self._enabled:
             return Explanation((), 0)
         steps = (*self._skips, *self._pending.values())

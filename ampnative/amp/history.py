@@ -37,7 +37,8 @@ class HistoryRow(NamedTuple):
 class ScaleHistory:
     """The last `capacity` updates of a scaler, oldest first. Iterates over :class:`HistoryRow`; ``np.asarray(history)``
     is a structured array with fields step (int64), scale (float32), found_inf (float32), tracker (int32), action (str:
-    "keep", "grow", "backoff", "hold" or "set").
+    "keep", "grow", "backoff", "hold" or "set"). scale and tracker are those after the update: row 0 has not the initial
+    scale, but what the first update made of it.
 
     Args:
         capacity: rows kept; 21 bytes each, taken up in blocks as they are needed.
@@ -116,7 +117,8 @@ class ScaleHistory:
         return out if dtype is None else out.astype(dtype)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write a header line and one line per row; scale and found_inf with as many digits as fp32 needs."""
+        """Write a header line and one line per row, its scale the one after the update; scale and found_inf with as many
+        digits as fp32 needs."""
         import csv
 
         with open(path, "w", newline="", encoding="utf-8") as file:
@@ -125,7 +127,8 @@ class ScaleHistory:
             writer.writerows((r.step, repr(r.scale), repr(r.found_inf), r.tracker, r.action) for r in self)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write a list of objects, one per row, as strict JSON: inf and NaN become the strings "inf", "-inf", "nan"."""
+        """Write a list of objects, one per row, its scale the one after the update, as strict JSON: inf and NaN become
+        the strings "inf", "-inf", "nan"."""
         import json
 
         rows = [{**r._asdict(), "scale": _strict(r.scale), "found_inf": _strict(r.found_inf)} for r in self]

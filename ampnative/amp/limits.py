@@ -121,8 +121,8 @@ class Limits:
             return
         text = (
             f"inf or NaN at the smallest loss scale allowed, min_scale={self.min_scale!r}; {self._where(scale, skipped)}. "
-            "If the loss is inf or NaN before it is scaled, no scale helps: look for the layer that overflows "
-            "(scaler.explain()). Else lower min_scale"
+            "If the loss or a derivative is inf or NaN by itself, no scale helps: look for the layer (scaler.explain()). "
+            "Else lower min_scale"
         )
         if self.on_floor == "raise":
             raise ScaleFloorError(text, scale, self.last_good_step, _names(skipped))

@@ -21,6 +21,9 @@ from .workloads import WORKLOADS, Workload
 
 __all__ = ["main", "measure"]
 
+_RIVAL_NAMES = ("nn", "optim", "amp", "autocast", "bfloat16", "manual_seed")  # what tells a module with PyTorch's names
+
+
 def _difference(a: Any, b: Any) -> float:
     """Largest difference of two results, relative to the largest magnitude."""
     import numpy as np
@@ -145,7 +148,8 @@ def main(argv: list[str] | None = None) -> int:
         "--json",
         metavar="FILE",
         help="write every figure, in seconds: versions, threads, ceilings (operations or bytes per second) and rows, each with name, best "
-        "and median (by library), rounds, difference (of the results) and goal, or error",
+        "and median (by library), rounds, difference (of the results) and goal (PyTorch's time over ours that is aimed "
+        "at least at, or null), or error",
     )
     parser.add_argument("--scaling", action="store_true", help="how times grow with sizes, threads and the number of tensors, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
@@ -164,6 +168,9 @@ def main(argv: list[str] | None = None) -> int:
         libraries = [importlib.import_module(name) for name in ("ampnative", args.rival) if name]
     except ImportError as error:
         parser.error(f"--rival {args.rival}: {error}")
+    missing = [] if args.rival in (None, "jax") else [name for name in _RIVAL_NAMES if not hasattr(libraries[-1], name)]
+    if missing:
+        parser.error(f"--rival {args.rival}: a rival needs torch's names (or is jax), and this one has no {', '.join(missing)}")
     for lib in libraries:
         if hasattr(lib, "set_num_threads"):  # JAX takes the machine's
             lib.set_num_threads(args.threads)
