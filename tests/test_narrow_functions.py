@@ -38,7 +38,9 @@ def gelu(x):
 
 
 def gelu_tanh(x):
-    return math.nan if x == -INF else x if x > 40 else -0.0 if x < -20 else x / (1 + math.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+    if not -20 <= x <= 40:
+        return math.nan if x == -INF else x if x > 0 else -0.0 if x < 0 else x
+    return x / (1 + math.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def softplus(x):
