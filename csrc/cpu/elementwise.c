@@ -9,8 +9,9 @@
 #include "cast.h"
 #include "copy_transposed.h"
 
-/* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work. */
-enum { BYTES_PER_THREAD = 64 * 1024 };
+/* Below this many bytes per thread a second core costs more than it helps: moving lines between caches takes longer than the work, or
+ * than a quarter of it. */
+enum { BYTES_PER_THREAD = 64 * 1024, LONG_BYTES_PER_THREAD = 16 * 1024 };
 
 typedef struct Walk {
     const ElementLoop *loop;
@@ -234,8 +235,9 @@ void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in)
     bool large = !loop->kernel && out->numel > AMP_STREAMED_BYTES / (int64_t)amp_itemsize(out->dtype);
     w.stream = large ? amp_cast_stream(w.dtype[1], w.dtype[0]) : NULL;
     if (!make_flat(&w, view)) make_strided(&w, view);
-    if (out->numel * item <= BYTES_PER_THREAD) walk_range(&w, 0, out->numel);
-    else amp_parallel_for(out->numel, BYTES_PER_THREAD / item, walk_range, &w);
+    const int64_t share = loop->takes_long ? LONG_BYTES_PER_THREAD : BYTES_PER_THREAD;
+    if (out->numel * item <= share) walk_range(&w, 0, out->numel);
+    else amp_parallel_for(out->numel, share / item, walk_range, &w);
 }
 
 /* ---- slots ---- */
@@ -301,7 +303,7 @@ static Kernel narrow_kernel(int id, int nin, const View *const *in, const View *
 static Status apply(int id, int dtype, int out_is_bool, int nin, const View *const *in, View *out, Params *params) {
     int compute = amp_compute_dtype(dtype);
     params->wide = 0;
-    ElementLoop loop = {.nin = nin, .params = params};
+    ElementLoop loop = {.nin = nin, .params = params, .takes_long = out->numel > SMALL_LOOP && amp_takes_long(id)};
     if (compute == AMP_INT64 && (loop.kernel = integer_kernel(id, out_is_bool, nin, in, out, params)))
         compute = in[nin > 1 && is_single(in[0])]->dtype;
     else if (compute == AMP_FLOAT32 && !out_is_bool && (loop.kernel = narrow_kernel(id, nin, in, out, params)))

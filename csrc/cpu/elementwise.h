@@ -55,12 +55,15 @@ enum { AMP_MAX_OPERANDS = 4 };
 typedef struct ElementLoop {
     Kernel kernel;
     int nin;
+    bool takes_long; /* several times as long as memory takes: fewer elements are worth a thread */
     int type[AMP_MAX_OPERANDS];
     const Params *params;
 } ElementLoop;
 void amp_element_loop(const ElementLoop *loop, View *out, const View *const *in);
 
-enum { AMP_TABLE_FROM = 32 * 1024 };
+/* Whether kernel `id` computes more than a few operations for an element. */
+bool amp_takes_long(int id);
+enum { AMP_TABLE_FROM = 8 * 1024 };
 /* A call of kernel `id` on many 16-bit numbers, which `loop` would do by the kernel: makes it a loop by a table, which gives the same
  * bits. False, and nothing changed: that is not worth it, or there is no memory. */
 bool amp_look_up(ElementLoop *loop, Params *params, int id, const View *in, const View *out);

@@ -24,6 +24,29 @@ static const bool has_table[KERNEL_COUNT] = {
     [OP_tanhshrink] = true,
 };
 
+bool amp_takes_long(int id) {
+    switch (id) {
+    case OP_elu:
+    case OP_celu:
+    case OP_softplus:
+    case OP_elu_grad:
+    case OP_softplus_grad:
+    case OP_gelu_grad:
+    case KERNEL_gelu_tanh_grad:
+    case OP_silu_grad:
+    case OP_mish_grad:
+    case OP_glu:
+    case OP_pow:
+    case OP_hypot:
+    case OP_atan2:
+    case OP_logaddexp:
+    case OP_xlogy:
+    case OP_bce_logits_kernel:
+    case OP_bce_logits_grad: return true;
+    default: return has_table[id];
+    }
+}
+
 /* By kernel, of float16 and of bfloat16; NULL until made, then the same for ever. */
 static _Atomic(uint16_t *) tables[2][KERNEL_COUNT];
 
