@@ -24,6 +24,12 @@ GET uint8_t get_U8(const U8 *p) { return *p; }
 #define get_H16 amp_lane_H16
 GET double get_F64(const F64 *p) { return *p; }
 GET double square(double x) { return x * x; }
+/* |x|^p of a float32 number, relative error below 2^-35, from 2^-1009 on: what is less, 0 included, counts as about that much. Sums that
+ * small are not trusted anyway. */
+GET double power(double x, double p) {
+    double t = p * amp_log_wide(fabs(x), 1.0), v = amp_exp_core(amp_clip(t, -699.5, 699.5));
+    return t > 699.5 ? (double)INFINITY : v;
+}
 
 /* See LAST_ONES. */
 static inline const void *last_ones(const char *data, int64_t n, int64_t i, size_t item, void *few, int *first) {

@@ -151,10 +151,11 @@
     FOLD(deviation_##X, T, VALUE, double, 0, ADD, square((double)v - num[0]))
 #define FLOAT_FOLDS(X, T, VALUE)                                                                                 \
     NARROW_FOLDS(X, T, VALUE)                                                                                    \
-    FOLD(prod_##X, T, VALUE, double, 1, MUL, (double)v)                                                          \
-    FOLD_BY(powers_##X, T, VALUE, double, 0, ADD, pow(fabs((double)v * num[0]), num[1]), false)
+    FOLD(prod_##X, T, VALUE, double, 1, MUL, (double)v)
 FLOAT_FOLDS(f32, F32, float)
 FLOAT_FOLDS(f64, F64, double)
+FOLD(powers_f32, F32, float, double, 0, ADD, power((double)v * num[0], num[1]))
+FOLD_BY(powers_f64, F64, double, double, 0, ADD, pow(fabs(v * num[0]), num[1]), false)
 NARROW_FOLDS(b16, B16, float)
 NARROW_FOLDS(h16, H16, float)
 BLOCKED_SUM(f32, F32)
