@@ -259,3 +259,48 @@ def test_a_tensor_as_bound_takes_part_in_the_dtype_of_clamp():
     assert torch.clamp(torch.tensor([True, False]), min=torch.tensor(2, dtype=torch.int32)).dtype == torch.int32
     assert torch.clamp(torch.arange(3), torch.tensor(0.5)).tolist() == [0.5, 1, 2]
     assert torch.clamp(torch.ones(2).half(), torch.tensor(0.0, dtype=torch.float64)).dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    "x, low, high, expected",
+    [
+        (("uint8", [1, 200]), ("int64", -5), ("int64", [300, 300]), ("int64", [1, 200])),
+        (("uint8", [1, 200]), ("int64", 300), ("int64", [400, 400]), ("int64", [300, 300])),
+        (("int8", [1, 2]), ("int64", 200), ("float32", [1.5, 300]), ("float32", [1.5, 200])),
+        (("float16", [0, 5]), ("float32", 2 + 2**-13), ("float32", [9, 9]), ("float32", [2 + 2**-13, 5])),
+        (("float16", [0, 5]), ("float32", 2 + 2**-13), ("float64", 9), ("float16", [2, 5])),
+        (("bool", [True, False]), ("float16", 0.5), ("float32", 2), ("float32", [1, 0.5])),
+        (("int64", [1, 5]), ("float32", 2.5), ("float64", 3), ("float64", [2.5, 3])),
+        (("int32", [1, 5]), ("bool", [True, False]), ("int8", 3), ("int32", [1, 3])),
+        (("float32", [1, 5]), ("bfloat16", [2, 2]), ("float64", [3, 3]), ("float64", [2, 3])),
+    ],
+)
+def test_all_arguments_of_clamp_are_compared_in_one_dtype(x, low, high, expected):
+    x, low, high = (torch.tensor(value, dtype=getattr(torch, dtype)) for dtype, value in (x, low, high))
+    dtype = getattr(torch, expected[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        for y in (torch.clamp(x, low, high), x.clip(min=low, max=high)):
+            assert (y.dtype, y.tolist()) == (dtype, expected[1])
+    out = torch.empty(2, dtype=torch.float64)
+    assert torch.clamp(x, low, high, out=out) is out and out.tolist() == expected[1]
+    if torch.can_cast(dtype, x.dtype):
+        assert x.clone().clamp_(low, high).tolist() == torch.tensor(expected[1]).to(x.dtype).tolist()
+    else:
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            x.clamp_(low, high)
+
+
+@pytest.mark.parametrize("how", [torch.clamp, lambda x, *bounds: (x * 1).clamp_(*bounds)])
+def test_arguments_of_clamp_get_gradients_of_their_own_dtypes(how):
+    x = torch.tensor([0.0, 3, 5], requires_grad=True)
+    low, high = (torch.tensor(v, dtype=d, requires_grad=True) for v, d in ((2.0, torch.float16), ([4.0] * 3, torch.bfloat16)))
+    how(x, low, high).sum().backward()
+    assert (x.grad.dtype, low.grad.dtype, high.grad.dtype) == (torch.float32, torch.float16, torch.bfloat16)
+    assert (x.grad.tolist(), low.grad.tolist(), high.grad.tolist()) == ([0, 1, 0], 1, [0, 0, 1])
+
+
+def test_clamp_refuses_what_has_no_order():
+    flags = torch.tensor([True, False])
+    for call in (lambda: torch.clamp(flags, flags, flags), lambda: torch.clamp(torch.ones(2), flags, torch.tensor(1j))):
+        with pytest.raises(NotImplementedError, match="clamp"):
+            call()

@@ -4,6 +4,7 @@
 
 #include "classes.h"
 #include "node.h"
+#include "outputs.h"
 
 /* The Python number that t stands for; false: it is none, or a complex one. */
 static bool wrapped_number(const Tensor *t, Number *n) {
@@ -599,14 +600,32 @@ int run_CLAMP_TENSOR(OpCall *c) {
         PyErr_SetString(PyExc_RuntimeError, "clamp: At least one of 'min' or 'max' must not be None");
         return -1;
     }
-    /* In place, what the two steps keep must not be what is written to. */
-    Tensor *x = c->inplace && grad_recording() ? call_clone(c->arg[0].t) : (Tensor *)Py_NewRef(c->arg[0].t);
-    if (low && x) {
-        Tensor *next = call_binary(OP_maximum, x, low);
-        Py_SETREF(x, next);
+    Tensor *t[3] = {c->arg[0].t};
+    int n = 1;
+    if (low) {
+        t[n++] = low;
     }
-    if (high && x) {
-        Tensor *next = call_binary(OP_minimum, x, high);
+    if (high) {
+        t[n++] = high;
+    }
+    /* All three are compared in one dtype: what maximum gives of two of them may be too narrow for the third. */
+    int common = promote_tensors(n, t);
+    if (c->inplace && output_check_dtype(c, common, c->out->v.dtype) < 0) {
+        return -1;
+    }
+    if (amp_is_complex(common) || (common == AMP_BOOL && n == 3)) {
+        PyErr_Format(PyExc_NotImplementedError, "\"clamp\" not implemented for '%s': %s", amp_dtype_info[common].name,
+                     common == AMP_BOOL ? "use the & and | operators" : "complex numbers have no order");
+        return -1;
+    }
+    Tensor *x = call_cast(t[0], common);
+    if (x == t[0] && c->inplace && grad_recording()) { /* what the two steps keep must not be what is written to */
+        Py_SETREF(x, call_clone(t[0]));
+    }
+    for (int i = 1; i < n && x; i++) {
+        Tensor *bound = call_cast(t[i], common);
+        Tensor *next = bound ? call_binary(t[i] == low && i == 1 ? OP_maximum : OP_minimum, x, bound) : NULL;
+        Py_XDECREF(bound);
         Py_SETREF(x, next);
     }
     return result_set(c, x);
