@@ -13,11 +13,12 @@ from ._C import Tensor
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_out(takes: str = "exact") -> Callable[[F], F]:
+def with_out(takes: str = "exact", apart: bool = False) -> Callable[[F], F]:
     """Lets callers give the function's keyword ``out``, which its body leaves alone: a tensor, or a tuple for several results.
 
     The rules are those of op rows: no autocast, no gradients, the result's shape, and its dtype (``exact``), another that it
-    goes to (``safe``) or one of its kind (``kind``). Methods made of such a function do not have ``out``.
+    goes to (``safe``) or one of its kind (``kind``). With ``apart`` it may be an input, but not
+    overlap one in part. Methods made of such a function do not have ``out``.
     """
 
     def decorate(function: F) -> F:
@@ -26,7 +27,7 @@ def with_out(takes: str = "exact") -> Callable[[F], F]:
             out = kwargs.pop("out", None)
             if out is None:
                 return function(*args, **kwargs)
-            return _C._into(function.__name__, takes, out, function, args, kwargs)
+            return _C._into(function.__name__, takes, out, function, args, kwargs, apart)
 
         @functools.wraps(function)
         def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:

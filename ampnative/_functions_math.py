@@ -22,7 +22,7 @@ def positive(input: Tensor) -> Tensor:
 
 
 @_names.with_in_place
-@with_out()
+@with_out(apart=True)
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sign; of a complex number z / |z|, 0 for 0."""
     if not input.is_complex():
@@ -33,21 +33,21 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @_names.with_in_place
-@with_out("safe")
+@with_out("safe", apart=True)
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees as radians: times pi / 180."""
     return input * (math.pi / 180)
 
 
 @_names.with_in_place
-@with_out("safe")
+@with_out("safe", apart=True)
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians as degrees: times 180 / pi."""
     return input * (180 / math.pi)
 
 
 @_names.with_in_place
-@with_out("safe")
+@with_out("safe", apart=True)
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other, rounded once, of the dtype that the two promote to."""
     if not isinstance(other, Tensor):
@@ -92,7 +92,7 @@ _names.method(_float_power_, "float_power_")
 
 
 @_names.function
-@with_out("safe")
+@with_out("safe", apart=True)
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of :func:`digamma`, n >= 0."""
     if n < 0:

@@ -37,7 +37,7 @@ def argsort(
 
 
 @_names.both
-@with_out()
+@with_out(apart=True)
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sorted along dimension 0."""
     return input.sort(0)[0]
@@ -223,14 +223,14 @@ def _flat_index(name: str, input: Tensor, index: Tensor) -> Tensor:
 
 
 @_names.both
-@with_out()
+@with_out(apart=True)
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of the flattened input by int64 positions, in the index's shape."""
     return input.reshape(-1)[_flat_index("take", input, index)]
 
 
 @_names.both
-@with_out()
+@with_out(apart=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """:func:`gather` with index and input broadcast against each other apart from ``dim``; without it both are flat."""
     if dim is None:
@@ -269,7 +269,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 @_names.function
-@with_out()
+@with_out(apart=True)
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask is True, broadcast against each other, in one dimension."""
     if mask.dtype != _C.bool:
@@ -300,7 +300,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 @_names.with_in_place
-@with_out()
+@with_out(apart=True)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None
@@ -395,7 +395,7 @@ def aminmax(
 
 
 @_names.both
-@with_out("safe")
+@with_out("safe", apart=True)
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
     out: Tensor | None = None

@@ -264,7 +264,7 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
 
 
 @_names.both
-@with_out()
+@with_out(apart=True)
 def frexp(input: Tensor, *, out: Any = None) -> Any:
     """(mantissa, exponent): input = mantissa * 2^exponent, the mantissa in [0.5, 1), the exponent int32. No derivative. ``out``: two
     tensors of these dtypes, RuntimeError for others."""

@@ -37,7 +37,7 @@ def conj(input: Tensor) -> Tensor:
     return _C.functions.complex(real(input), -imag(input)) if input.is_complex() else input
 
 
-@with_out("safe")
+@with_out("safe", apart=True)
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angles of complex numbers with the positive real axis; of real ones 0 or pi, NaN stays."""
     if input.is_complex():

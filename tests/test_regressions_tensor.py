@@ -109,8 +109,11 @@ class TestInPlace:
 
     def test_copy_of_the_own_transpose(self) -> None:
         x = torch.arange(9.0).reshape(3, 3)
-        x.copy_(x.t())
+        x.copy_(x.t().clone())
         assert x.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+        y = torch.arange(12.0).reshape(3, 4)
+        y[:, :3].copy_(y[:, :3].t())  # with gaps, which nobody looks into
+        assert y.tolist() == [[0, 4, 8, 3], [1, 5, 9, 7], [2, 6, 10, 11]]
 
     def test_nothing_is_written_when_the_graph_could_not_keep_an_operand(self) -> None:
         with torch.inference_mode():

@@ -153,6 +153,8 @@ int amp_coalesce(int n, const View *const *views, int64_t *shape, int64_t stride
 bool amp_has_internal_overlap(const View *v);
 /* True if the byte ranges of the two views meet. */
 bool amp_ranges_meet(const View *a, const View *b);
+/* True if dense views share memory otherwise than element by element in the same order. Views with gaps are not looked into: false. */
+bool amp_overlap_in_part(const View *a, const View *b);
 /* NumPy-style broadcast of shape b into out (which holds shape a on entry). Returns the new ndim or -1 if incompatible. */
 int amp_broadcast_shapes(int nda, const int64_t *a, int ndb, const int64_t *b, int64_t *out);
 

@@ -93,6 +93,17 @@ bool amp_ranges_meet(const View *a, const View *b) {
     return a0 < b1 && b0 < a1;
 }
 
+bool amp_overlap_in_part(const View *a, const View *b) {
+    uintptr_t a0, a1, b0, b1;
+    if (a->numel == 0 || b->numel == 0) return false;
+    byte_range(a, &a0, &a1);
+    byte_range(b, &b0, &b1);
+    if (a0 >= b1 || b0 >= a1 || !amp_is_dense(a) || !amp_is_dense(b)) return false;
+    bool same = a0 == b0 && a1 == b1 && a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++) same = a->stride[d] == b->stride[d] || (a->shape[d] == 1 && b->shape[d] == 1);
+    return !same;
+}
+
 int amp_broadcast_shapes(int nda, const int64_t *a, int ndb, const int64_t *b, int64_t *out) {
     int nd = nda > ndb ? nda : ndb;
     int64_t size[AMP_MAX_DIMS]; /* `a` and `out` may be the same array */

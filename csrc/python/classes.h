@@ -9,8 +9,9 @@
 #undef OP
 
 /* What out= or the in-place target may share memory with while the kernel runs: inputs that are the very same elements, input 0 alone in
- * that way (it is copied, then the others are read), nothing. */
-typedef enum Aliasing { ALIAS_ELEMENTWISE, ALIAS_INPUT, ALIAS_NEVER } Aliasing;
+ * that way (it is copied, then the others are read), nothing. An overlap in part is refused; ALIAS_NEVER: not even that, the result is made
+ * apart and copied. */
+typedef enum Aliasing { ALIAS_ELEMENTWISE, ALIAS_INPUT, ALIAS_APART, ALIAS_NEVER } Aliasing;
 
 /* A tensor to write result i into, stored in c->result[i]: the given output where shape, dtype and overlap allow it, else a new one that
  * run_op copies over afterwards. Raises for a target that cannot take the result. Borrowed, or NULL. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "classes.h"
+#include "outputs.h"
 
 /* memory_format: anything given asks for row-major order; without it the order of dimensions in memory stays. */
 int run_CLONE(OpCall *c) {
@@ -68,6 +69,9 @@ static int overwrite(OpCall *c, Tensor *from) {
     }
     if (c->row->op != OP_fill && amp_has_internal_overlap(&to->v)) { /* one value may be written twice */
         return amp_raise(AMP_OVERLAP, c->row->name);
+    }
+    if (output_check_overlap(c, to, from) < 0) {
+        return -1;
     }
     View v = broadcast_view(&from->v, to->v.ndim, to->v.shape, strides);
     Tensor *apart = NULL;
@@ -149,7 +153,7 @@ int run_CAT(OpCall *c) {
     for (int i = 1; i < n; i++) {
         dtype = amp_promote_dtypes(dtype, t[i]->v.dtype);
     }
-    Tensor *out = result_new(c, 0, model->v.ndim, shape, dtype, device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, model->v.ndim, shape, dtype, device, ALIAS_APART);
     if (!out) {
         return -1;
     }

@@ -608,6 +608,11 @@ int run_CLAMP_TENSOR(OpCall *c) {
     if (high) {
         t[n++] = high;
     }
+    for (int i = 0; i < n && c->out; i++) {
+        if (output_check_overlap(c, c->out, t[i]) < 0) {
+            return -1;
+        }
+    }
     /* All three are compared in one dtype: what maximum gives of two of them may be too narrow for the third. */
     int common = promote_tensors(n, t);
     if (c->inplace && output_check_dtype(c, common, c->out->v.dtype) < 0) {

@@ -281,7 +281,7 @@ int run_SCAN(OpCall *c) {
     if (dtype == AMP_BOOL) {
         return amp_raise(AMP_NO_KERNEL, c->row->name);
     }
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, dtype, in->v.device, ALIAS_APART);
     Tensor *x = out ? raw_cast(in, dtype) : NULL;
     if (!x) {
         return -1;

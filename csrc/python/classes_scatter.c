@@ -294,7 +294,7 @@ int run_GATHER(OpCall *c) {
             dim);
         goto done;
     }
-    Tensor *out = result_new(c, 0, given->v.ndim, given->v.shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, given->v.ndim, given->v.shape, in->v.dtype, in->v.device, ALIAS_APART);
     failed = out ? gather_slot(c, &in->v, &index->v, &out->v, dim, 0) : -1;
 done:
     Py_DECREF(index);

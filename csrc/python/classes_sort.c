@@ -107,7 +107,8 @@ int run_SORT(OpCall *c) {
     if (in->v.ndim == 0 && k == 0) { /* topk(0) of one element */
         shape[nd++] = 0;
     }
-    Tensor *values = result_new(c, 0, nd, shape, in->v.dtype, in->v.device, ALIAS_NEVER);
+    Aliasing aliasing = c->row->op == OP_sort || c->row->op == OP_topk ? ALIAS_APART : ALIAS_NEVER; /* as in PyTorch */
+    Tensor *values = result_new(c, 0, nd, shape, in->v.dtype, in->v.device, aliasing);
     Tensor *positions = values ? result_new(c, 1, nd, shape, AMP_INT64, in->v.device, ALIAS_NEVER) : NULL;
     if (!positions) {
         return -1;
@@ -170,7 +171,8 @@ static int run_scan(OpCall *c, int nout) {
     int64_t one, step;
     Call call = {.op = c->row->op, .nin = 1, .nout = (uint8_t)nout, .dims = (uint64_t)1 << dim};
     for (int i = 0; i < nout; i++) {
-        out[i] = result_new(c, i, in->v.ndim, in->v.shape, i ? AMP_INT64 : in->v.dtype, in->v.device, ALIAS_NEVER);
+        out[i] = result_new(c, i, in->v.ndim, in->v.shape, i ? AMP_INT64 : in->v.dtype, in->v.device,
+                            c->row->op == OP_logcumsumexp ? ALIAS_APART : ALIAS_NEVER);
         if (!out[i]) {
             return -1;
         }

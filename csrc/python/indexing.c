@@ -388,6 +388,9 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
     }
     if (s.basic) {
         fit = fit_value(raw, s.view->v.ndim);
+        if (fit && fit->st == s.view->st) { /* may be a part of what it is spread over */
+            Py_SETREF(fit, call_expand(fit, s.view->v.ndim, s.view->v.shape));
+        }
         failed = fit ? call_copy(s.view, fit) : -1;
         goto done;
     }
@@ -404,6 +407,9 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
     fit = fit_value(raw, s.view->v.ndim - n + batch);
     if (fit) {
         Py_SETREF(fit, call_cast(fit, s.view->v.dtype));
+    }
+    if (fit && fit->st == s.view->st && fit->v.numel == 1 && tensor_check(key) && ((Tensor *)key)->v.dtype == AMP_BOOL) {
+        Py_SETREF(fit, call_clone(fit)); /* x[mask] = x[0] is a fill */
     }
     if (!fit) {
         goto done;

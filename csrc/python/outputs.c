@@ -83,6 +83,22 @@ int output_check_dtype(const OpCall *c, int from, int to) {
     return check_dtype(rule_of(c), joins, c->row->name, from, to);
 }
 
+/* ---- memory ---- */
+
+int output_check_overlap(const OpCall *c, const Tensor *out, const Tensor *in) {
+    if (in->st != out->st || !amp_overlap_in_part(&out->v, &in->v)) {
+        return 0;
+    }
+    switch (c->row->op) { /* PyTorch lets these, too: they read a number first, or are made without out */
+    case OP_fill:
+    case OP_masked_fill:
+    case OP_index_fill:
+    case OP_threshold:
+    case OP_logsigmoid: return 0;
+    default: return amp_raise(AMP_PART_OVERLAP, c->row->name);
+    }
+}
+
 /* ---- shapes ---- */
 
 int output_resize(Tensor *out, int ndim, const int64_t *shape) {
@@ -179,6 +195,38 @@ static int deliver_tuple(OpCall *c) {
     return 0;
 }
 
+/* Ops made of others, or whose result is copied, that refuse an overlap in part all the same. */
+static __attribute__((noinline)) int check_composite(const OpCall *c, const Tensor *out) {
+    int n = c->row->nparams;
+    switch (c->row->op) {
+    case OP_addmm: /* of these, as in PyTorch, what is added to */
+    case OP_addmv:
+    case OP_baddbmm:
+    case OP_addbmm:
+    case OP_addr: n = 1; break;
+    case OP_cross:
+    case OP_linalg_cross:
+    case OP_index_select:
+    case OP_nextafter:
+    case OP_renorm:
+    case OP_scatter_add_or_multiply:
+    case OP_scatter_value_add_or_multiply:
+    case OP_scatter_reduce:
+    case OP_stack: break;
+    default: return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        int count = i == c->row->out_index ? 0 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : c->arg[i].kind == ARG_TENSOR;
+        Tensor *const *t = c->arg[i].kind == ARG_TENSORS ? c->arg[i].ts : &c->arg[i].t;
+        for (int k = 0; k < count; k++) {
+            if (output_check_overlap(c, out, t[k]) < 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
 int outputs_deliver(OpCall *c) {
     if (c->object && c->nout && !c->inplace) {
         return deliver_tuple(c);
@@ -191,7 +239,7 @@ int outputs_deliver(OpCall *c) {
         if (result == out) {
             continue;
         }
-        if (output_check_dtype(c, result->v.dtype, out->v.dtype) < 0) {
+        if (output_check_dtype(c, result->v.dtype, out->v.dtype) < 0 || check_composite(c, out) < 0) {
             return -1;
         }
         bool recorded = c->row->derivative == d_composite && c->inplace;
@@ -263,13 +311,24 @@ static int read_outputs(OpCall *c, PyObject *out) {
     return 0;
 }
 
+static int check_apart(const OpCall *c, PyObject *args) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *in = PyTuple_GET_ITEM(args, i);
+        if (tensor_check(in) && output_check_overlap(c, c->out, (Tensor *)in) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static PyObject *call_into(PyObject *Py_UNUSED(self), PyObject *values) {
     OpRow row = {.rule = RULE_SAME, .out_index = -1, .dtype_index = -1, .precision_index = -1};
     OpCall c = {.row = &row};
     PyObject *out, *function, *args, *kwargs, *result = NULL;
     const char *takes;
-    if (!PyArg_ParseTuple(values, "ssOOO!O!:_into", &row.name, &takes, &out, &function, &PyTuple_Type, &args, &PyDict_Type,
-                          &kwargs)) {
+    int apart = 0;
+    if (!PyArg_ParseTuple(values, "ssOOO!O!|p:_into", &row.name, &takes, &out, &function, &PyTuple_Type, &args, &PyDict_Type,
+                          &kwargs, &apart)) {
         return NULL;
     }
     static const struct {
@@ -281,7 +340,8 @@ static PyObject *call_into(PyObject *Py_UNUSED(self), PyObject *values) {
     }
     row.op = OP_COUNT;
     out = PyList_Check(out) ? PyList_AsTuple(out) : Py_NewRef(out);
-    if (!out || check_call(row.name, out, args, kwargs) < 0 || read_outputs(&c, out) < 0) {
+    if (!out || check_call(row.name, out, args, kwargs) < 0 || read_outputs(&c, out) < 0 ||
+        (apart && check_apart(&c, args) < 0)) {
         goto done;
     }
     uint8_t mode = amp_mode;
@@ -312,9 +372,11 @@ done:
 int outputs_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"_into", call_into, METH_VARARGS,
-         "_into(name, takes, out, function, args, kwargs, /)\n--\n\nCalls the function without autocast and writes its results "
-         "into "
-         "out, which is returned. takes: exact, safe, kind or any, as in ops.def."},
+         "_into(name, takes, out, function, args, kwargs, apart=False, /)\n--\n\nCalls the function without autocast and writes "
+         "its "
+         "results into out, which is returned. takes: exact, safe, kind or any, as in ops.def. apart: out may be one of args but "
+         "not "
+         "overlap it in part."},
         {NULL, NULL, 0, NULL},
     };
     return PyModule_AddFunctions(module, methods);

@@ -12,6 +12,10 @@ static inline Tensor *output_of(const OpCall *c, int i) { return i >= c->nout ? 
 /* RuntimeError, -1, if a result of one dtype may not be written into a tensor of the other: by out= or in place. */
 int output_check_dtype(const OpCall *c, int from, int to);
 
+/* RuntimeError, -1, if a tensor that is written element by element shares memory with an input otherwise than element by element: a caller
+ * who keeps both would find the input overwritten. PyTorch refuses what it sees at once: in one storage and without gaps. */
+int output_check_overlap(const OpCall *c, const Tensor *out, const Tensor *in);
+
 /* A shape that differs from the result's is replaced: new memory, as long as nobody looks at the old one through out. Warns where out had
  * elements. 0 or -1. */
 int output_resize(Tensor *out, int ndim, const int64_t *shape);

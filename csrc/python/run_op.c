@@ -63,7 +63,9 @@ static bool same_view(const View *a, const View *b) {
            !memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride);
 }
 
-static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
+/* 1 if the kernel may not write into out, -1 with RuntimeError if nothing may. */
+static int meets_inputs(const OpCall *c, const Tensor *out, Aliasing aliasing) {
+    int meets = 0;
     for (int i = 0; i < c->row->nparams; i++) {
         if (i == c->row->out_index) {
             continue;
@@ -71,14 +73,23 @@ static bool meets_inputs(const OpCall *c, const View *out, Aliasing aliasing) {
         int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
         Tensor *const *t = n == 1 && c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
         for (int k = 0; k < n; k++) {
-            bool exact = (aliasing == ALIAS_ELEMENTWISE || (aliasing == ALIAS_INPUT && i == 0)) && same_view(out, &t[k]->v) &&
-                         t[k]->v.dtype == out->dtype;
-            if (!exact && t[k]->v.device == out->device && amp_ranges_meet(out, &t[k]->v)) {
-                return true;
+            const View *v = &t[k]->v;
+            bool own = !t[k]->st->owner && !out->st->owner; /* memory that one storage alone knows */
+            if (v->device != out->v.device || (own && t[k]->st != out->st)) {
+                continue;
+            }
+            bool exact = (aliasing == ALIAS_ELEMENTWISE || (aliasing == ALIAS_INPUT && i == 0)) && same_view(&out->v, v) &&
+                         v->dtype == out->v.dtype;
+            if (exact || !amp_ranges_meet(&out->v, v)) {
+                continue;
+            }
+            meets = 1;
+            if (aliasing != ALIAS_NEVER && output_check_overlap(c, out, t[k]) < 0) {
+                return -1;
             }
         }
     }
-    return false;
+    return meets;
 }
 
 static bool is_input(const OpCall *c, const Tensor *out) {
@@ -128,6 +139,10 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
                          c->row->name);
             return NULL;
         }
+        int meets = meets_inputs(c, out, aliasing);
+        if (meets < 0) {
+            return NULL;
+        }
         bool read = !same && is_input(c, out); /* resized by deliver_output, after the kernel has read it */
         if (read && aliasing == ALIAS_ELEMENTWISE) {
             shape_mismatch(c, ndim, shape);
@@ -140,7 +155,7 @@ Tensor *result_new(OpCall *c, int i, int ndim, const int64_t *shape, int dtype, 
             amp_raise(AMP_OVERLAP, c->row->name);
             return NULL;
         }
-        if (!read && out->v.dtype == dtype && !meets_inputs(c, &out->v, aliasing)) {
+        if (!read && out->v.dtype == dtype && !meets) {
             c->result[i] = (Tensor *)Py_NewRef(out);
             c->nresult = c->nresult > i ? c->nresult : i + 1;
             return out;
