@@ -111,3 +111,24 @@ def test_types_and_memory_of_the_device():
         assert torch.cuda.initial_seed() == 4
         with pytest.raises(ValueError, match="Invalid fraction value"):
             torch.cuda.set_per_process_memory_fraction(2)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_extrema_of_no_dim_given_are_of_all(name):
+    f, most = getattr(torch, name), 5.0 if name == "amax" else 0.0
+    x = torch.arange(6.0).view(2, 3)
+    for y in (f(x, None), f(x, dim=None), f(x), f(x, ()), getattr(x, name)(None), getattr(x, name)(dim=None)):
+        assert y.shape == () and y.item() == most
+    for y in (f(x, None, True), f(x, dim=None, keepdim=True), getattr(x, name)(keepdim=True)):
+        assert y.tolist() == [[most]]
+    for keepdim in (False, True):
+        x.requires_grad_().grad = None
+        f(x, None, keepdim).sum().backward()
+        assert x.grad.tolist() == (x == most).float().tolist()
+
+
+def test_any_and_all_without_a_dim():
+    x = torch.tensor([[0, 2], [3, 0]])
+    assert torch.any(x, keepdim=True).tolist() == [[True]] and x.all(keepdim=True).tolist() == [[False]]
+    for f in (torch.any, torch.all):
+        assert f(x, None).shape == () and f(x, ()).tolist() == f(x.t(), dim=[]).t().tolist() == [[False, True], [True, False]]

@@ -37,6 +37,9 @@ static int plan_reduction(const OpCall *c, const Tensor *in, Reduction *r) {
     if (dims_mask(dim, in->v.ndim, &r->mask) < 0) {
         return -1;
     }
+    if ((c->row->op == OP_any_dim || c->row->op == OP_all_dim) && dim->kind == ARG_INTS && dim->n == 0) {
+        r->mask = 0; /* of each element alone, as in PyTorch */
+    }
     r->keepdim = keep && keep->kind == ARG_BOOL && keep->i;
     r->nkept = 0;
     r->nfull = in->v.ndim;
