@@ -71,7 +71,10 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     """input ** exponent in float64 (complex128 if one is complex); tensors or numbers, not two numbers."""
     if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
         raise TypeError("float_power(): one of input and exponent must be a Tensor")
-    base = _wide(input) if isinstance(input, Tensor) else _C.tensor(input, dtype=_C.float64, device=exponent.device)
+    if isinstance(input, Tensor):
+        return _C.functions.pow(_wide(input), _wide(exponent))
+    dtype = _C.complex128 if isinstance(input, complex) else _C.float64
+    base = _C.tensor(input, dtype=dtype, device=exponent.device)
     return _C.functions.pow(base, _wide(exponent))
 
 
@@ -82,8 +85,10 @@ def _float_power(input: Tensor, exponent: Any) -> Tensor:
 
 def _float_power_(input: Tensor, exponent: Any) -> Tensor:
     """In-place power of a float64 tensor."""
-    if input.dtype not in (_C.float64, _C.complex128):
-        raise RuntimeError(f"the base given to float_power_ has dtype {input.dtype} but the operation's result requires dtype float64")
+    complex_result = input.is_complex() or (exponent.is_complex() if isinstance(exponent, Tensor) else isinstance(exponent, complex))
+    dtype = _C.complex128 if complex_result else _C.float64
+    if input.dtype != dtype:
+        raise RuntimeError(f"the base given to float_power_ has dtype {input.dtype} but the operation's result requires dtype {dtype}")
     return input.copy_(float_power(input, exponent))
 
 

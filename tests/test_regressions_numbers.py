@@ -304,3 +304,19 @@ def test_clamp_refuses_what_has_no_order():
     for call in (lambda: torch.clamp(flags, flags, flags), lambda: torch.clamp(torch.ones(2), flags, torch.tensor(1j))):
         with pytest.raises(NotImplementedError, match="clamp"):
             call()
+
+
+def test_a_weight_of_lerp_is_rounded_if_it_is_a_tensor():
+    start, end = (torch.tensor(v, dtype=torch.bfloat16) for v in ([0.0, 1, 3.14, -2], [1.0, 2, 5.5, 7]))
+    weight = torch.tensor(0.7003)
+    expected = [0.69921875, 1.703125, 4.78125, 4.28125]
+    assert torch.lerp(start, end, weight).tolist() == start.clone().lerp_(end, weight.double()).tolist() == expected
+    assert torch.lerp(start, end, 0.7003).tolist() == [*expected[:3], 4.3125]
+
+
+def test_complex_numbers_raised_in_double_precision():
+    power = torch.float_power(2j, torch.tensor([1, 2]))
+    assert power.dtype == torch.complex128 and abs(power - torch.tensor([2j, -4])).max() < 1e-14
+    for x, exponent in ((torch.ones(2).double(), 2j), (torch.ones(2).double(), torch.tensor([1j, 2])), (torch.ones(2) * 1j, 2)):
+        with pytest.raises(RuntimeError, match="requires dtype"):
+            x.float_power_(exponent)

@@ -240,6 +240,7 @@ static bool stays_wide(const OpCall *c, int i, int device) {
     case OP_div:
     case OP_div_trunc:
     case OP_floor_divide: return i == 1 || device != AMP_CPU;
+    case OP_lerp: return c->arg[i].t->flags & TENSOR_WRAPPED || device != AMP_CPU;
     default: return c->row->ntensors > 2 || device != AMP_CPU;
     }
 }
