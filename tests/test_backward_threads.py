@@ -74,6 +74,27 @@ def test_a_pass_inside_a_turn():
     assert weight.grad is not None and float(weight.grad.detach().min()) >= 2
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_gradient_with_a_graph_is_the_leafs_own():
+    """Leaves, and whoever gave the root's gradient, do not share memory with it; it has no element twice."""
+    a, b = (torch.zeros(3, 4).t().detach().requires_grad_() for _ in range(2))
+    root = torch.ones(4, 3)
+    ((a + b) * torch.ones(4, 3)).backward(root, create_graph=True)
+    assert len({a.grad.data_ptr(), b.grad.data_ptr(), root.data_ptr()}) == 3
+    assert a.grad.stride() == a.stride() and torch.equal(a.grad, torch.ones(4, 3))
+    c = torch.zeros(5, requires_grad=True)
+    (c + c).sum().backward(create_graph=True)
+    assert c.grad.stride() == (1,)
+    assert float(torch.nn.utils.clip_grad_norm_([c], 100.0)) == pytest.approx(2 * 5**0.5)
+    (c * 3).sum().backward()
+    assert c.grad.tolist() == [5.0] * 5
+    d = torch.ones(3, requires_grad=True)
+    (d**3).sum().backward(create_graph=True)
+    (second,) = torch.autograd.grad(d.grad.sum(), d)
+    assert second.tolist() == [6.0] * 3
+    d.grad = None
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (700, 500)])
 def test_a_gradient_lies_as_its_parameter(shape):
     for make in (lambda x: x.t(), lambda x: x):

@@ -234,3 +234,23 @@ def test_overlapping_memory_is_scaled_in_the_order_of_the_list():
         return torch.equal(values, want)
 
     assert many_times(scale)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_gradient_that_is_another_parameter_is_read_before_or_after_it_is_written(name):
+    def result(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            params = [torch.nn.Parameter(torch.full((50_000,), float(i + 1))) for i in range(4)]
+            for i, param in enumerate(params):
+                param.grad = params[i - 1].detach()
+            getattr(torch.optim, name)(params, lr=0.5).step()
+        finally:
+            torch.set_num_threads(before)
+        return torch.cat([param.detach() for param in params])
+
+    want = result(1)
+    assert many_times(lambda: torch.equal(result(3), want), 60)
+    if name == "SGD":
+        assert want.view(4, 50_000)[:, 0].tolist() == [-1.0, 2.5, 1.75, 3.125]

@@ -22,13 +22,13 @@ class Trainer:
         self.optimizer = torch.optim.SGD([self.p], lr=0.0)
         self.scaler = GradScaler("cpu", init_scale=scale, **options)
 
-    def step(self, gradient=None, function=torch.sum):
+    def step(self, gradient=None, function=torch.sum, new_scale=None):
         self.optimizer.zero_grad()
         self.scaler.scale(function(self.p)).backward()
         if gradient is not None:
             self.p.grad.copy_(torch.tensor(gradient))
         self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self.scaler.update(new_scale)
         return self
 
     @property
@@ -109,6 +109,30 @@ def test_a_run_of_skips_begins_anew_after_a_good_step():
     steps = trainer.scaler.explain()
     assert [(step.in_a_row, step.first_scale) for step in steps] == [(1, 2.0**30), (2, 2.0**30), (3, 2.0**30), (1, 2.0**27)]
     assert [(step.good_update, step.good_scale) for step in steps] == [(3, 2.0**27)] * 3 + [(None, None)]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda scaler: pickle.loads(pickle.dumps(scaler))])
+def test_copies_know_where_a_run_ended(copied):
+    trainer = Trainer(2.0**16).step([INF, 1.0, 1.0]).step([1.0] * 3)
+    trainer.scaler = copied(trainer.scaler)
+    trainer.step([1.0] * 3).step([INF, 1.0, 1.0])
+    trainer.scaler = copied(trainer.scaler)
+    trainer.step([INF, 1.0, 1.0])
+    steps = trainer.scaler.explain()
+    assert [(step.in_a_row, step.good_update) for step in steps] == [(1, 1), (1, None), (2, None)]
+
+
+def test_a_good_step_whose_update_sets_the_scale_ends_a_run():
+    trainer = Trainer(2.0**16).step([INF, 1.0, 1.0])
+    for _ in range(3):
+        trainer.step([1.0] * 3, new_scale=2.0**12)
+    trainer.step([INF, 1.0, 1.0]).step([INF, 1.0, 1.0], new_scale=2.0**10).step([1.0] * 3)
+    steps = trainer.scaler.explain()
+    assert [(step.in_a_row, step.good_update, step.good_scale) for step in steps] == [
+        (1, 1, 2.0**15),
+        (1, 6, 2.0**10),
+        (2, 6, 2.0**10),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,19 @@ def test_the_variance_of_values_far_from_zero():
     part = (x.view(5, 1000).var(1)[2], values[2000:3000].var(ddof=1))
     for got, want in ((x.var(), values.var(ddof=1)), (x.std(), values.std(ddof=1)), part):
         assert abs(got.item() - want) <= 1e-6 * want
+
+
+@pytest.mark.parametrize("order", [3, 4.5, 0.5, -1, -3, -50, 100])
+def test_norms_of_float32_are_those_of_float64(order):
+    """Within the last rounding, whatever the sizes; rows of 1 to 70, of which some end in part of a vector."""
+    generator = np.random.default_rng(int(order) % 97)
+    inf, nan = float("inf"), float("nan")
+    special = [[inf, inf], [inf, 1.0], [0.0, 0.0], [0.0, 1.0], [nan, 1.0], [1e-45, 1e-45], [3e38, 3e38], [-inf]]
+    rows = [generator.standard_normal(n) * 10.0**scale for n in (1, 2, 15, 16, 17, 49, 70) for scale in (-40, -30, -5, 0, 7, 37)]
+    for values in [*special, *rows]:
+        x = torch.tensor(values, dtype=torch.float32)
+        got, want = torch.linalg.vector_norm(x, order).item(), torch.linalg.vector_norm(x.double(), order).item()
+        if want >= float.fromhex("0x1.ffffffp127"):
+            assert got == inf
+        else:
+            assert got == pytest.approx(want, rel=2.0**-23, abs=2.0**-149, nan_ok=True), values

@@ -237,9 +237,9 @@ class SkipLog(deque[SkippedStep]):
         super().__init__(steps, maxlen)
         self.run: deque[SkippedStep] = deque(maxlen=maxlen)
 
-    def append(self, step: SkippedStep) -> None:
+    def add(self, step: SkippedStep) -> None:
         """A skipped step whose update has run."""
-        super().append(step)
+        self.append(step)
         self.run.append(step)
 
     def following(self, step: SkippedStep) -> SkippedStep:

@@ -541,11 +541,13 @@ class GradScaler:
             action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
         release(self._held)
         self._losses.clear()
-        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
+        states, self._per_optimizer_states = self._per_optimizer_states, defaultdict(_refresh_per_optimizer_state)
         history = self._history
         if history is None:
             history = self.history
         pending = self._pending
+        if self._skips.run and not (found or pending) and any(state["found_inf_per_device"] for state in states.values()):
+            self._skips.end_run(history.total, before)
         if pending:
             held = self._limits.why_held(after) if self._limits is not None and action == _history.HOLD else ""
             self._close_pending(history.total, after, held)
@@ -562,8 +564,6 @@ class GradScaler:
         for flag in flags[1:]:
             found_inf += flag if flag.device == device else flag.to(device=device)
         found = found_inf.item()
-        if not found and self._skips.run:
-            self._skips.end_run(self.history.total, before)
         interval: Any = self._growth_interval
         limits = self._limits
         if limits is not None:
@@ -606,7 +606,7 @@ class GradScaler:
     def _close_pending(self, number: int, scale: float, held: str = "") -> None:
         for skipped in self._pending.values():
             skipped.update, skipped.new_scale, skipped.held = number, scale, held
-            self._skips.append(skipped)
+            self._skips.add(skipped)
         self._pending = {}
 
     def _get_scale_async(self) -> Any:

@@ -115,6 +115,7 @@ Status amp_list_plan(ListPlan *plan, const TensorList *lists, int operands, bool
     plan->v = list.v;
     plan->lists = lists;
     plan->written = written;
+    plan->operands = operands;
     plan->join = join;
     if (!reserve(plan, list.n)) return AMP_NO_MEMORY;
     for (int i = 0; i < operands + copies; i++)
@@ -202,15 +203,17 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
 
 /* ---- memory that is listed twice ---- */
 
+/* Of one run's part of an operand. */
 typedef struct Extent {
     uintptr_t begin, end;
+    int64_t run;
 } Extent;
 
-static Extent extent_of(const View *v, int64_t numel) {
+static Extent extent_of(const View *v, int64_t numel, int64_t run) {
     const int64_t size = (int64_t)amp_itemsize(v->dtype);
     const uintptr_t data = (uintptr_t)v->data;
-    if (v->layout & LAYOUT_CONTIGUOUS) return (Extent){data, data + (uintptr_t)(numel * size)};
-    Extent e = {data, data + (uintptr_t)size};
+    if (v->layout & LAYOUT_CONTIGUOUS) return (Extent){data, data + (uintptr_t)(numel * size), run};
+    Extent e = {data, data + (uintptr_t)size, run};
     for (int d = 0; d < v->ndim; d++) {
         const int64_t far = (v->shape[d] - 1) * v->stride[d] * size;
         if (far < 0) e.begin += (uintptr_t)far;
@@ -224,34 +227,63 @@ static int by_begin(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Of one operand's n extents; sorts them. */
-static bool are_apart(Extent *extent, int64_t n) {
-    bool rising = true, falling = true; /* as tensors that were made one after the other */
+/* By begin. Tensors that were made one after the other rise or fall as they are. */
+static void sort_extents(Extent *extent, int64_t n) {
+    bool rising = true, falling = true;
     for (int64_t i = 1; i < n; i++) {
-        rising &= extent[i - 1].end <= extent[i].begin;
-        falling &= extent[i].end <= extent[i - 1].begin;
+        rising &= extent[i - 1].begin <= extent[i].begin;
+        falling &= extent[i].begin <= extent[i - 1].begin;
     }
-    if (rising || falling) return true;
-    qsort(extent, (size_t)n, sizeof *extent, by_begin);
+    if (rising) return;
+    for (int64_t i = 0; falling && i < n / 2; i++) {
+        const Extent e = extent[i];
+        extent[i] = extent[n - 1 - i], extent[n - 1 - i] = e;
+    }
+    if (!falling) qsort(extent, (size_t)n, sizeof *extent, by_begin);
+}
+
+static int64_t list_extents(const ListPlan *plan, TensorList list, Extent *extent) {
+    int64_t n = 0;
+    for (int64_t r = 0; list.n && r < plan->n; r++) {
+        const View *v = list.v[plan->run[r].tensor];
+        if (v && plan->run[r].numel) extent[n++] = extent_of(v, plan->run[r].numel, r);
+    }
+    sort_extents(extent, n);
+    return n;
+}
+
+/* One operand's sorted extents among themselves. */
+static bool are_apart(const Extent *x, int64_t n) {
     for (int64_t i = 1; i < n; i++)
-        if (extent[i - 1].end > extent[i].begin) return false;
+        if (x[i - 1].end > x[i].begin) return false;
     return true;
 }
 
-/* Whether runs may be written at the same time. */
-static bool runs_are_apart(const ListPlan *plan) {
-    Extent small[LIST_SMALL], *extent = plan->n > LIST_SMALL ? malloc((size_t)plan->n * sizeof *extent) : small;
-    bool apart = extent != NULL;
-    for (int operand = 0; apart && plan->written >> operand; operand++) {
-        const TensorList list = plan->lists[operand];
-        int64_t n = 0;
-        if (!(plan->written >> operand & 1) || !list.n) continue;
-        for (int64_t r = 0; r < plan->n; r++) {
-            const View *v = list.v[plan->run[r].tensor];
-            if (v && plan->run[r].numel) extent[n++] = extent_of(v, plan->run[r].numel);
-        }
-        apart = are_apart(extent, n);
+/* Two operands' sorted extents, of which x are apart. Of one run they may meet: its elements keep to themselves. */
+static bool keep_apart(const Extent *x, int64_t n, const Extent *y, int64_t m) {
+    for (int64_t i = 0, j = 0; i < n; i++) {
+        while (j < m && y[j].end <= x[i].begin) j++;
+        for (int64_t k = j; k < m && y[k].begin < x[i].end; k++)
+            if (y[k].end > x[i].begin && y[k].run != x[i].run) return false;
     }
+    return true;
+}
+
+/* Whether runs may be worked on at the same time: none writes what another one writes or reads. */
+static bool runs_are_apart(const ListPlan *plan) {
+    if (!plan->written) return true;
+    const int64_t all = plan->n * plan->operands;
+    Extent small[LIST_SMALL], *extent = all > LIST_SMALL ? malloc((size_t)all * sizeof *extent) : small, *of[LIST_STREAMS];
+    int64_t n[LIST_STREAMS];
+    bool apart = extent != NULL;
+    for (int a = 0; apart && a < plan->operands; a++) {
+        of[a] = extent + a * plan->n;
+        n[a] = list_extents(plan, plan->lists[a], of[a]);
+        if (plan->written >> a & 1) apart = are_apart(of[a], n[a]);
+    }
+    for (int a = 0; apart && a < plan->operands; a++)
+        for (int b = 0; apart && plan->written >> a & 1 && b < plan->operands; b++)
+            if (b != a) apart = keep_apart(of[a], n[a], of[b], n[b]);
     if (extent != small) free(extent);
     return apart;
 }

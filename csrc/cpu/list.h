@@ -38,6 +38,7 @@ typedef struct ListSpan {
 typedef struct ListPlan {
     int64_t n, chunks, grain; /* n runs */
     bool join;
+    int operands;
     unsigned written;        /* bit per operand */
     const TensorList *lists; /* the caller's, as long as the plan is in use */
     const View *const *v;    /* of the first list */
@@ -56,7 +57,7 @@ void amp_list_plan_free(ListPlan *plan);
  * those behind it. span[count] is what comes next, or empty. */
 typedef void (*ListBody)(void *ctx, const ListRun *run, int64_t begin, int64_t end);
 typedef void (*ListSpans)(void *ctx, const ListRun *run, const ListSpan *span, int64_t count);
-/* Where memory is listed twice and written, what happens to it happens in the order of the list, on one thread. */
+/* Where a run writes what another one writes or reads, everything happens in the order of the list, on one thread. */
 void amp_list_run(const ListPlan *plan, ListBody body, ListSpans spans, void *ctx);
 
 /* One view, walked in blocks of elements in the compute type (float, or double if `wide`). Where memory already holds that, a block

@@ -24,10 +24,11 @@ GET uint8_t get_U8(const U8 *p) { return *p; }
 #define get_H16 amp_lane_H16
 GET double get_F64(const F64 *p) { return *p; }
 GET double square(double x) { return x * x; }
-/* |x|^p of a float32 number, relative error below 2^-35, from 2^-1009 on: what is less, 0 included, counts as about that much. Sums that
- * small are not trusted anyway. */
+/* |x|^p of a float32 number, relative error below 2^-35, down to 2^-1009: what is less counts as about that much, but for 0 itself. Sums
+ * that small are not trusted anyway. */
 GET double power(double x, double p) {
     double t = p * amp_log_wide(fabs(x), 1.0), v = amp_exp_core(amp_clip(t, -699.5, 699.5));
+    v = t == -(double)INFINITY ? 0.0 : v;
     return t > 699.5 ? (double)INFINITY : v;
 }
 

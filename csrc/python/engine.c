@@ -121,8 +121,9 @@ static void mark_scaled(const Task *t, Tensor *grad, float before) {
     grad->st->loss_scale = before != 0 && before != t->loss_scale ? NAN : t->loss_scale;
 }
 
-/* Threads that finish a gradient of the same leaf take turns, because large ones are added and copied without the GIL. Who has a turn
- * stands in a list, which the GIL guards, with an entry on its own stack; a pass inside one's own turn needs none. */
+/* Threads that add to the gradient of the same leaf in place take turns, because large ones are added without the GIL. Who has a turn
+ * stands in a list, which the GIL guards, with an entry on its own stack. Nothing is allocated inside a turn, lest a destructor runs that
+ * waits for a thread which waits for the turn. */
 enum { TURN_FROM = 1024 }; /* elements; for far more than those run_slot keeps the GIL */
 typedef struct Turn {
     const Tensor *leaf;
@@ -132,12 +133,11 @@ typedef struct Turn {
 static Turn *turns;
 
 static bool is_others_turn(const Turn *mine) {
-    for (const Turn *t = turns; t; t = t->next) {
-        if (t->leaf == mine->leaf && t->thread != mine->thread) {
-            return true;
-        }
+    const Turn *t = turns;
+    while (t && (t->leaf != mine->leaf || t->thread == mine->thread)) {
+        t = t->next;
     }
-    return false;
+    return t;
 }
 
 static void forget_turns(void) { turns = NULL; } /* in the child of a fork the other threads are gone */
@@ -145,17 +145,13 @@ static void register_fork_handler(void) { pthread_atfork(NULL, NULL, forget_turn
 
 static void take_turn(Turn *mine, const Tensor *leaf) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    *mine = (Turn){.leaf = leaf};
-    if (turns) {
-        mine->thread = PyThread_get_thread_ident();
-    }
-    while (turns && is_others_turn(mine)) {
+    *mine = (Turn){.leaf = leaf, .thread = PyThread_get_thread_ident()};
+    while (is_others_turn(mine)) {
         PyThreadState *saved = PyEval_SaveThread();
         sched_yield();
         PyEval_RestoreThread(saved);
     }
     pthread_once(&once, register_fork_handler);
-    mine->thread = PyThread_get_thread_ident();
     mine->next = turns;
     turns = mine;
 }
@@ -170,55 +166,73 @@ static void pass_turn(const Turn *mine) {
     }
 }
 
-/* Writes the finished gradient to leaf->grad: taken over if nobody else holds it and it lies as the leaf does, else copied; added if
- * there is one already. *old: what has to be let go of after the turn, since that may run anything. */
-static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g, Tensor **old) {
-    const float before = leaf->grad ? storage_loss_scale(leaf->grad->st) : 0;
-    if (leaf->grad) {
-        Tensor *have = *old = (Tensor *)Py_NewRef((PyObject *)leaf->grad); /* another thread may clear leaf->grad meanwhile */
-        if (t->create_graph) {
-            Tensor *total = call_binary(OP_add, have, g);
-            if (!total) {
-                return -1;
-            }
-            Tensor *replaced = leaf->grad;
-            leaf->grad = total;
-            Py_XDECREF(replaced); /* `have`, unless somebody gave another */
-        } else if (call_inplace(OP_add, have, g) < 0) {
-            return -1;
-        }
-    } else if (t->create_graph) {
-        leaf->grad = (Tensor *)Py_NewRef((PyObject *)g);
-    } else {
+/* Adds g to leaf->grad, which is `have`, in place. 1: it is no longer, when it is this thread's turn. */
+static int add_in_place(const Tensor *leaf, Tensor *have, Tensor *g) {
+    if (g->v.numel <= TURN_FROM) {
+        return call_inplace(OP_add, have, g);
+    }
+    Turn turn;
+    take_turn(&turn, leaf);
+    const int result = leaf->grad == have ? call_inplace(OP_add, have, g) : 1;
+    pass_turn(&turn);
+    return result;
+}
+
+/* The first gradient of a leaf, or one that is its sum with `have` and has a history. Taken over if nobody else holds it and it lies as the
+ * leaf does, else copied. */
+static Tensor *new_gradient(const Task *t, const Tensor *leaf, Tensor *have, Tensor *g) {
+    if (have) {
+        return call_binary(OP_add, have, g);
+    }
+    if (!t->create_graph) {
         const bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & leaf->v.layout & LAYOUT_CONTIGUOUS && !g->base &&
                           !g->fn && !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
-        Tensor *grad = ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
-        if (!grad) {
-            return -1;
+        return ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
+    }
+    if (leaf->v.layout & LAYOUT_CONTIGUOUS) {
+        return call_clone(g);
+    }
+    Tensor *copy = tensor_new(g->v.ndim, g->v.shape, g->v.dtype, g->v.device);
+    if (copy) {
+        tensor_keep_layout(copy, leaf);
+        if (call_copy(copy, g) < 0) {
+            Py_CLEAR(copy);
         }
-        *old = leaf->grad; /* what somebody put there during the copy */
-        leaf->grad = grad;
     }
-    const bool by_hand = leaf->meta && (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
-    if (t->scaled && leaf->grad && !by_hand) {
-        mark_scaled(t, leaf->grad, before);
+    return copy;
+}
+
+/* Other threads may give or take leaf->grad whenever the GIL is away: what was made for another one is made anew. */
+static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
+    for (;;) {
+        Tensor *have = (Tensor *)Py_XNewRef((PyObject *)leaf->grad);
+        const float before = have ? storage_loss_scale(have->st) : 0;
+        int stale;
+        if (have && !t->create_graph) {
+            stale = add_in_place(leaf, have, g);
+        } else {
+            Tensor *made = new_gradient(t, leaf, have, g);
+            stale = made ? leaf->grad != have : -1;
+            if (stale == 0) {
+                leaf->grad = made;
+                made = have; /* the leaf's reference */
+            }
+            Py_XDECREF(made);
+        }
+        const bool by_hand = leaf->meta &&
+                             (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
+        if (stale == 0 && t->scaled && leaf->grad && !by_hand) {
+            mark_scaled(t, leaf->grad, before);
+        }
+        Py_XDECREF(have);
+        if (stale <= 0) {
+            return stale;
+        }
     }
-    return 0;
 }
 
 static int accumulate(const Task *t, Tensor *leaf, Tensor *g) {
-    Turn turn;
-    Tensor *old = NULL;
-    const bool by_turns = g->v.numel > TURN_FROM;
-    if (by_turns) {
-        take_turn(&turn, leaf);
-    }
-    const int failed = add_to_leaf(t, leaf, g, &old);
-    if (by_turns) {
-        pass_turn(&turn);
-    }
-    Py_XDECREF(old);
-    if (failed) {
+    if (add_to_leaf(t, leaf, g) < 0) {
         return -1;
     }
     if (!PyObject_GC_IsTracked((PyObject *)leaf)) {
