@@ -82,6 +82,10 @@ def test_a_gradient_with_a_graph_is_the_leafs_own():
     ((a + b) * torch.ones(4, 3)).backward(root, create_graph=True)
     assert len({a.grad.data_ptr(), b.grad.data_ptr(), root.data_ptr()}) == 3
     assert a.grad.stride() == a.stride() and torch.equal(a.grad, torch.ones(4, 3))
+    turned = torch.ones(20, 30, requires_grad=True)
+    (turned.t() ** 2).sum().backward(create_graph=True)
+    assert turned.grad.stride() == (30, 1)
+    turned.grad = None
     c = torch.zeros(5, requires_grad=True)
     (c + c).sum().backward(create_graph=True)
     assert c.grad.stride() == (1,)

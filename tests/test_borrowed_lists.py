@@ -254,3 +254,36 @@ def test_a_gradient_that_is_another_parameter_is_read_before_or_after_it_is_writ
     assert many_times(lambda: torch.equal(result(3), want), 60)
     if name == "SGD":
         assert want.view(4, 50_000)[:, 0].tolist() == [-1.0, 2.5, 1.75, 3.125]
+
+
+def test_a_gradient_of_several_parameters_that_a_fused_step_divides():
+    """Fused steps divide gradients by the scale where they lie: each time once more."""
+
+    def step():
+        grad = torch.ones(300_000)
+        params = [torch.nn.Parameter(torch.zeros(300_000)) for _ in range(3)]
+        for param in params:
+            param.grad = grad
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        scaler.scale(torch.ones(()))
+        scaler.step(torch.optim.SGD(params, lr=1.0, fused=True))
+        return [param.detach().unique().tolist() for param in params] == [[-0.25], [-0.0625], [-0.015625]]
+
+    assert many_times(step, 40)
+
+
+def test_a_gradient_that_is_a_shifted_view_of_its_parameter():
+    def result(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            memory = torch.arange(300_008.0)
+            param = torch.nn.Parameter(memory[:300_000])
+            param.grad = memory[1:300_001]
+            torch.optim.SGD([param], lr=0.5).step()
+        finally:
+            torch.set_num_threads(before)
+        return param.detach().clone()
+
+    want = result(1)
+    assert many_times(lambda: torch.equal(result(2), want), 40)

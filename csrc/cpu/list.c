@@ -207,13 +207,14 @@ static void run_range(void *ctx, int64_t begin, int64_t end) {
 typedef struct Extent {
     uintptr_t begin, end;
     int64_t run;
+    bool gaps; /* or another order than that of the index */
 } Extent;
 
 static Extent extent_of(const View *v, int64_t numel, int64_t run) {
     const int64_t size = (int64_t)amp_itemsize(v->dtype);
     const uintptr_t data = (uintptr_t)v->data;
-    if (v->layout & LAYOUT_CONTIGUOUS) return (Extent){data, data + (uintptr_t)(numel * size), run};
-    Extent e = {data, data + (uintptr_t)size, run};
+    if (v->layout & LAYOUT_CONTIGUOUS) return (Extent){data, data + (uintptr_t)(numel * size), run, false};
+    Extent e = {data, data + (uintptr_t)size, run, true};
     for (int d = 0; d < v->ndim; d++) {
         const int64_t far = (v->shape[d] - 1) * v->stride[d] * size;
         if (far < 0) e.begin += (uintptr_t)far;
@@ -259,12 +260,14 @@ static bool are_apart(const Extent *x, int64_t n) {
     return true;
 }
 
-/* Two operands' sorted extents, of which x are apart. Of one run they may meet: its elements keep to themselves. */
+/* Two operands' sorted extents, of which x are apart. Of one run they may be the same memory in the same order: its elements keep to
+ * themselves. */
 static bool keep_apart(const Extent *x, int64_t n, const Extent *y, int64_t m) {
     for (int64_t i = 0, j = 0; i < n; i++) {
         while (j < m && y[j].end <= x[i].begin) j++;
         for (int64_t k = j; k < m && y[k].begin < x[i].end; k++)
-            if (y[k].end > x[i].begin && y[k].run != x[i].run) return false;
+            if (y[k].end > x[i].begin && (y[k].run != x[i].run || y[k].begin != x[i].begin || x[i].gaps || y[k].gaps))
+                return false;
     }
     return true;
 }

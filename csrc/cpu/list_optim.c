@@ -110,11 +110,17 @@ static void sgd_spans(void *ctx, const ListRun *run, const ListSpan *span, int64
     amp_list_kernels(run->wide)->sgd(span, count, &c->step);
 }
 
+/* Operands up to `last`, bit by bit; gradients are written if they are divided. */
+static unsigned written_of(int last, double grad_scale) {
+    const unsigned all = ~(~0U << (last + 1));
+    return grad_scale != 1.0 ? all : all & ~(1U << GRAD);
+}
+
 Status amp_list_sgd(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
                     double grad_scale) {
     ListPlan plan;
     const TensorList lists[] = {params, grads, momentum, copies};
-    Status status = amp_list_plan(&plan, lists, STATE1 + 1, true, 1U << PARAM | 1U << STATE1, true);
+    Status status = amp_list_plan(&plan, lists, STATE1 + 1, true, written_of(STATE1, grad_scale), true);
     if (status != AMP_OK) return status;
     SgdContext c = {{params, grads, momentum},
                     copies_of(copies),
@@ -203,7 +209,7 @@ Status amp_list_adam(TensorList params, TensorList grads, TensorList exp_avg, Te
     bool one_step = !options->nadam;
     for (int64_t i = 1; i < params.n && one_step; i++) one_step = step[i] == step[0];
     const TensorList lists[] = {params, grads, exp_avg, exp_avg_sq, max_exp_avg_sq, copies};
-    Status status = amp_list_plan(&plan, lists, STATE3 + 1, true, ~(~0U << (STATE3 + 1)) & ~(1U << GRAD), one_step);
+    Status status = amp_list_plan(&plan, lists, STATE3 + 1, true, written_of(STATE3, grad_scale), one_step);
     if (status != AMP_OK) return status;
     const int64_t different = one_step ? params.n > 0 : params.n;
     if (different > LIST_SMALL / 4) {

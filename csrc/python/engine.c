@@ -189,7 +189,7 @@ static Tensor *new_gradient(const Task *t, const Tensor *leaf, Tensor *have, Ten
                           !g->fn && !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
         return ours ? (Tensor *)Py_NewRef((PyObject *)g) : gradient_copy(leaf, g);
     }
-    if (leaf->v.layout & LAYOUT_CONTIGUOUS) {
+    if (leaf->v.layout & g->v.layout & LAYOUT_CONTIGUOUS) {
         return call_clone(g);
     }
     Tensor *copy = tensor_new(g->v.ndim, g->v.shape, g->v.dtype, g->v.device);
