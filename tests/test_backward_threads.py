@@ -42,6 +42,16 @@ def test_nor_with_a_graph_of_its_own():
     weight.grad = None
 
 
+def test_gradients_under_two_scales_are_marked_as_mixed():
+    for _ in range(15):
+        weight = torch.zeros(1_000_000, requires_grad=True)
+        weight.grad = torch.zeros(1_000_000)
+        scalers = [torch.amp.GradScaler("cpu", init_scale=scale) for scale in (8.0, 4.0)]
+        run_together(2, lambda weight=weight, scalers=scalers: scalers.pop().scale(weight.sum() * 1).backward())
+        (scale,) = torch._C._loss_scales([weight.grad])
+        assert scale != scale and float(weight.grad.max()) == 12
+
+
 def test_gradients_that_were_replaced_are_freed():
     weight = torch.zeros(300_000, requires_grad=True)
     for _ in range(3):

@@ -166,13 +166,14 @@ static void pass_turn(const Turn *mine) {
     }
 }
 
-/* Adds g to leaf->grad, which is `have`, in place. 1: it is no longer, when it is this thread's turn. */
-static int add_in_place(const Tensor *leaf, Tensor *have, Tensor *g) {
+/* Adds g to leaf->grad, which is `have`, in place. 1: it is no longer, when it is this thread's turn. *before: the scale it had then. */
+static int add_in_place(const Tensor *leaf, Tensor *have, Tensor *g, float *before) {
     if (g->v.numel <= TURN_FROM) {
         return call_inplace(OP_add, have, g);
     }
     Turn turn;
     take_turn(&turn, leaf);
+    *before = storage_loss_scale(have->st);
     const int result = leaf->grad == have ? call_inplace(OP_add, have, g) : 1;
     pass_turn(&turn);
     return result;
@@ -206,10 +207,10 @@ static Tensor *new_gradient(const Task *t, const Tensor *leaf, Tensor *have, Ten
 static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
     for (;;) {
         Tensor *have = (Tensor *)Py_XNewRef((PyObject *)leaf->grad);
-        const float before = have ? storage_loss_scale(have->st) : 0;
+        float before = have ? storage_loss_scale(have->st) : 0;
         int stale;
         if (have && !t->create_graph) {
-            stale = add_in_place(leaf, have, g);
+            stale = add_in_place(leaf, have, g, &before);
         } else {
             Tensor *made = new_gradient(t, leaf, have, g);
             stale = made ? leaf->grad != have : -1;
