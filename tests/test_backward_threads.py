@@ -42,6 +42,17 @@ def test_nor_with_a_graph_of_its_own():
     weight.grad = None
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_nor_where_only_some_keep_a_graph():
+    weight = torch.ones(300_000, requires_grad=True)
+    for _ in range(20):
+        weight.grad = torch.zeros(300_000)
+        kinds = [True, False, True, False]
+        run_together(4, lambda kinds=kinds: (weight * 2).sum().backward(create_graph=kinds.pop()))
+        assert float(weight.grad.detach().min()) == float(weight.grad.detach().max()) == 8
+    weight.grad = None
+
+
 def test_gradients_under_two_scales_are_marked_as_mixed():
     for _ in range(15):
         weight = torch.zeros(1_000_000, requires_grad=True)

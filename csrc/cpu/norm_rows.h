@@ -18,4 +18,11 @@ typedef struct NormRowKernels {
 /* At the instruction-set level in use; NULL for a format that has none. */
 const NormRowKernels *amp_norm_row_kernels(int dtype);
 
+/* Each level's own. */
+const NormRowKernels *amp_norm_rows_f64(void);
+const NormRowKernels *amp_norm_rows_baseline(int dtype);
+const NormRowKernels *amp_norm_rows_avx2(int dtype);
+const NormRowKernels *amp_norm_rows_avx512(int dtype);
+const NormRowKernels *amp_norm_rows_avx512_bf16(void);
+
 #endif

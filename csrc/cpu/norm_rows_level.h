@@ -1,5 +1,9 @@
-/* The row kernels of all formats that are computed in float32, at one instruction-set level. Needs REAL, V, NARROW, WIDE, WIDEN, TARGET, STREAM, STREAM_BYTES, and
- * LEVEL(name) the name with the level behind it; leaves REAL. */
+/* The row kernels of norm_rows.h at one instruction-set level, each level in a file of its own: the sanitizers' instrumentation takes a
+ * minute over one. Needs V (a register of float), NARROW (half of one), WIDE (a register of double), WIDEN(v) from NARROW to WIDE, TARGET
+ * (function attribute), STREAM, STREAM_BYTES, and LEVEL(name), which puts the level behind a name. */
+#include "norm_rows_parts.h"
+
+#define REAL      float
 #define T         F32
 #define K(name)   LEVEL(name##_f32)
 #define TAKE      COPY_IN
@@ -24,11 +28,9 @@
 #define GIVE_PART LEVEL(store_part_H16)
 #include "norm_rows_template.h"
 
-#undef V
-#undef STREAM
-#undef STREAM_BYTES
-#undef NARROW
-#undef WIDE
-#undef WIDEN
-#undef TARGET
-#undef LEVEL
+const NormRowKernels *LEVEL(amp_norm_rows)(int dtype) {
+    return dtype == AMP_FLOAT32    ? &LEVEL(kernels_f32)
+           : dtype == AMP_BFLOAT16 ? &LEVEL(kernels_b16)
+           : dtype == AMP_FLOAT16  ? &LEVEL(kernels_h16)
+                                   : NULL;
+}

@@ -179,12 +179,8 @@ static int add_in_place(const Tensor *leaf, Tensor *have, Tensor *g, float *befo
     return result;
 }
 
-/* The first gradient of a leaf, or one that is its sum with `have` and has a history. Taken over if nobody else holds it and it lies as the
- * leaf does, else copied. */
-static Tensor *new_gradient(const Task *t, const Tensor *leaf, Tensor *have, Tensor *g) {
-    if (have) {
-        return call_binary(OP_add, have, g);
-    }
+/* The first gradient of a leaf. Taken over if nobody else holds it and it lies as the leaf does, else copied. */
+static Tensor *first_gradient(const Task *t, const Tensor *leaf, Tensor *g) {
     if (!t->create_graph) {
         const bool ours = Py_REFCNT(g) == 1 && g->st->refs == 1 && g->v.layout & leaf->v.layout & LAYOUT_CONTIGUOUS && !g->base &&
                           !g->fn && !g->st->exported && Py_TYPE(g) == amp_state.tensor_type;
@@ -203,23 +199,32 @@ static Tensor *new_gradient(const Task *t, const Tensor *leaf, Tensor *have, Ten
     return copy;
 }
 
-/* Other threads may give or take leaf->grad whenever the GIL is away: what was made for another one is made anew. */
+/* Gives the leaf a new gradient: its first, or the sum with `have`, which has a history. 1: leaf->grad or what stands in it is not what
+ * the new one was made from. */
+static int replace_gradient(const Task *t, Tensor *leaf, Tensor *have, Tensor *g) {
+    Turn turn;
+    take_turn(&turn, leaf); /* not kept, as the sum allocates: who writes meanwhile is noticed below */
+    pass_turn(&turn);
+    const uint32_t writes = have ? have->st->writes : 0;
+    Tensor *made = have ? call_binary(OP_add, have, g) : first_gradient(t, leaf, g);
+    if (!made) {
+        return -1;
+    }
+    const int stale = leaf->grad != have || is_others_turn(&turn) || (have && have->st->writes != writes);
+    if (!stale) {
+        leaf->grad = made;
+        made = have; /* the leaf's reference */
+    }
+    Py_XDECREF(made);
+    return stale;
+}
+
+/* Other threads may give, take or change leaf->grad whenever the GIL is away: what was made for another one is made anew. */
 static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
     for (;;) {
         Tensor *have = (Tensor *)Py_XNewRef((PyObject *)leaf->grad);
         float before = have ? storage_loss_scale(have->st) : 0;
-        int stale;
-        if (have && !t->create_graph) {
-            stale = add_in_place(leaf, have, g, &before);
-        } else {
-            Tensor *made = new_gradient(t, leaf, have, g);
-            stale = made ? leaf->grad != have : -1;
-            if (stale == 0) {
-                leaf->grad = made;
-                made = have; /* the leaf's reference */
-            }
-            Py_XDECREF(made);
-        }
+        const int stale = have && !t->create_graph ? add_in_place(leaf, have, g, &before) : replace_gradient(t, leaf, have, g);
         const bool by_hand = leaf->meta &&
                              (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
         if (stale == 0 && t->scaled && leaf->grad && !by_hand) {
