@@ -10,42 +10,70 @@
 
 enum { NUMBERS = 1 << 16 };
 
-/* What takes longer than a look. Without numbers of the call: they would be part of the function. */
-static const bool has_table[KERNEL_COUNT] = {
-    [OP_exp] = true,        [OP_exp2] = true,       [OP_expm1] = true,  [OP_log] = true,
-    [OP_log2] = true,       [OP_log10] = true,      [OP_log1p] = true,  [OP_sin] = true,
-    [OP_cos] = true,        [OP_tan] = true,        [OP_asin] = true,   [OP_acos] = true,
-    [OP_atan] = true,       [OP_sinh] = true,       [OP_cosh] = true,   [OP_tanh] = true,
-    [OP_asinh] = true,      [OP_acosh] = true,      [OP_atanh] = true,  [OP_erf] = true,
-    [OP_erfc] = true,       [OP_erfinv] = true,     [OP_lgamma] = true, [OP_digamma] = true,
-    [OP_i0] = true,         [OP_i1] = true,         [OP_i0e] = true,    [OP_i1e] = true,
-    [OP_sinc] = true,       [OP_sigmoid] = true,    [OP_silu] = true,   [OP_mish] = true,
-    [OP_selu] = true,       [OP_logsigmoid] = true, [OP_gelu] = true,   [KERNEL_gelu_tanh] = true,
-    [OP_tanhshrink] = true,
+/* What computes more than a few operations for an element. LOOKED_UP: functions of one number, without numbers of the call, which would
+ * be part of the function. */
+static const enum {
+    QUICK,
+    LONG,
+    LOOKED_UP
+} kind[KERNEL_COUNT] = {
+    [OP_exp] = LOOKED_UP,
+    [OP_exp2] = LOOKED_UP,
+    [OP_expm1] = LOOKED_UP,
+    [OP_log] = LOOKED_UP,
+    [OP_log2] = LOOKED_UP,
+    [OP_log10] = LOOKED_UP,
+    [OP_log1p] = LOOKED_UP,
+    [OP_sin] = LOOKED_UP,
+    [OP_cos] = LOOKED_UP,
+    [OP_tan] = LOOKED_UP,
+    [OP_asin] = LOOKED_UP,
+    [OP_acos] = LOOKED_UP,
+    [OP_atan] = LOOKED_UP,
+    [OP_sinh] = LOOKED_UP,
+    [OP_cosh] = LOOKED_UP,
+    [OP_tanh] = LOOKED_UP,
+    [OP_asinh] = LOOKED_UP,
+    [OP_acosh] = LOOKED_UP,
+    [OP_atanh] = LOOKED_UP,
+    [OP_erf] = LOOKED_UP,
+    [OP_erfc] = LOOKED_UP,
+    [OP_erfinv] = LOOKED_UP,
+    [OP_lgamma] = LOOKED_UP,
+    [OP_digamma] = LOOKED_UP,
+    [OP_i0] = LOOKED_UP,
+    [OP_i1] = LOOKED_UP,
+    [OP_i0e] = LOOKED_UP,
+    [OP_i1e] = LOOKED_UP,
+    [OP_sinc] = LOOKED_UP,
+    [OP_sigmoid] = LOOKED_UP,
+    [OP_silu] = LOOKED_UP,
+    [OP_mish] = LOOKED_UP,
+    [OP_selu] = LOOKED_UP,
+    [OP_logsigmoid] = LOOKED_UP,
+    [OP_gelu] = LOOKED_UP,
+    [KERNEL_gelu_tanh] = LOOKED_UP,
+    [OP_tanhshrink] = LOOKED_UP,
+    [OP_elu] = LONG,
+    [OP_celu] = LONG,
+    [OP_softplus] = LONG,
+    [OP_elu_grad] = LONG,
+    [OP_softplus_grad] = LONG,
+    [OP_gelu_grad] = LONG,
+    [KERNEL_gelu_tanh_grad] = LONG,
+    [OP_silu_grad] = LONG,
+    [OP_mish_grad] = LONG,
+    [OP_glu] = LONG,
+    [OP_pow] = LONG,
+    [OP_hypot] = LONG,
+    [OP_atan2] = LONG,
+    [OP_logaddexp] = LONG,
+    [OP_xlogy] = LONG,
+    [OP_bce_logits_kernel] = LONG,
+    [OP_bce_logits_grad] = LONG,
 };
 
-bool amp_takes_long(int id) {
-    switch (id) {
-    case OP_elu:
-    case OP_celu:
-    case OP_softplus:
-    case OP_elu_grad:
-    case OP_softplus_grad:
-    case OP_gelu_grad:
-    case KERNEL_gelu_tanh_grad:
-    case OP_silu_grad:
-    case OP_mish_grad:
-    case OP_glu:
-    case OP_pow:
-    case OP_hypot:
-    case OP_atan2:
-    case OP_logaddexp:
-    case OP_xlogy:
-    case OP_bce_logits_kernel:
-    case OP_bce_logits_grad: return true;
-    default: return has_table[id];
-    }
-}
+bool amp_takes_long(int id) { return kind[id] != QUICK; }
 
 /* By kernel, of float16 and of bfloat16; NULL until made, then the same for ever. */
 static _Atomic(uint16_t *) tables[2][KERNEL_COUNT];
@@ -77,7 +105,8 @@ static uint16_t *make_table(const ElementLoop *loop, int dtype) {
 
 bool amp_look_up(ElementLoop *loop, Params *params, int id, const View *in, const View *out) {
     const int dtype = in->dtype;
-    if (out->numel < AMP_TABLE_FROM || !has_table[id] || out->dtype != dtype || (dtype != AMP_FLOAT16 && dtype != AMP_BFLOAT16))
+    if (out->numel < AMP_TABLE_FROM || kind[id] != LOOKED_UP || out->dtype != dtype ||
+        (dtype != AMP_FLOAT16 && dtype != AMP_BFLOAT16))
         return false;
     _Atomic(uint16_t *) *place = &tables[dtype == AMP_BFLOAT16][id];
     uint16_t *table = atomic_load_explicit(place, memory_order_acquire);
