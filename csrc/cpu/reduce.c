@@ -270,6 +270,15 @@ static void locate(const ReducePlan *p, int64_t i, const char **in, char **out) 
     }
 }
 
+/* finish() for m rows, `step` bytes apart. */
+static void finish_rows(const Job *job, const char *base, int64_t step, Accumulator *acc, int64_t m) {
+    if ((job->op == OP_mean || job->op == OP_mean_dim) && job->kernel.acc == AMP_FLOAT64) {
+        const double n = (double)(job->plan->reduced * job->repeats);
+        for (int64_t k = 0; k < m; k++) acc[k].f64 /= n;
+    } else
+        for (int64_t k = 0; k < m; k++) finish(job, base + k * step, &acc[k], false);
+}
+
 /* Results are stored in batches. */
 static void along_rows(void *context, int64_t begin, int64_t end) {
     const Job *job = context;
@@ -295,8 +304,8 @@ static void along_rows(void *context, int64_t begin, int64_t end) {
             acc[k] = start;
             job->kernel.fold(&acc[k], base, n, job->num);
             repeat(job, &acc[k], 1);
-            if (!job->plain) finish(job, base, &acc[k], false);
         }
+        if (plain && !job->plain) finish_rows(job, in, p->kept_in[inner], acc, m);
         amp_convert(job->kernel.acc, (const char *)acc, sizeof *acc, p->out_dtype, out, p->kept_out[inner], m);
     }
 }
