@@ -162,16 +162,17 @@ def _start() -> None:
 
 
 def run_script(path: str, args: Sequence[str]) -> None:
-    """Execute a file as ``__main__`` with ``sys.argv = [path, *args]``, as ``python path args`` does."""
+    """Execute a file as ``__main__`` with ``sys.argv = [path, *args]``, as ``python path args`` does: ``__file__`` and tracebacks
+    have the absolute path."""
     _start()
     sys.argv[:] = [path, *args]
+    path = os.path.join(os.getcwd(), path)
     if os.path.isdir(path):
-        sys.path[0] = path
-        runpy.run_path(path, run_name="__main__")
-        return
-    with io.open_code(os.path.abspath(path)) as file:
+        sys.path[0], path = path, os.path.join(path, "__main__.py")
+    else:
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+    with io.open_code(path) as file:
         code = compile(file.read(), path, "exec", dont_inherit=True)
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None, __spec__=None)
     sys.modules["__main__"] = main

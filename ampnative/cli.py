@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-__all__ = ["main"]
+__all__ = ["READ_VARIABLES", "Parser", "count", "info", "main", "policy_rows"]
 
 _RUN_USAGE = """usage: ampnative run [--emulate-cuda] script.py [args ...]
        ampnative run [--emulate-cuda] -m module [args ...]
@@ -67,6 +67,8 @@ def _run(args: list[str]) -> int:
         elif option == "-m":
             is_module = True
             break
+        elif option == "--":
+            break
         else:
             raise UsageError(f"run: unknown option {option}\n{_RUN_USAGE}")
     if not args:
@@ -78,6 +80,8 @@ def _run(args: list[str]) -> int:
         return 0
     if not os.path.exists(args[0]):
         raise UsageError(f"can't open file {args[0]!r}: no such file")
+    if os.path.isdir(args[0]) and not os.path.isfile(os.path.join(args[0], "__main__.py")):
+        raise UsageError(f"can't find a __main__.py in {args[0]!r}")
     runner.run_script(args[0], args[1:])
     return 0
 
@@ -85,7 +89,8 @@ def _run(args: list[str]) -> int:
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """An argument that is a whole number of at least 1."""
     try:
         value = int(text)
     except ValueError:
@@ -96,7 +101,7 @@ def _count(text: str) -> int:
 
 
 def _counts(text: str) -> list[int]:
-    return [_count(part.strip()) for part in text.split(",")]
+    return [count(part.strip()) for part in text.split(",")]
 
 
 def _scale(text: str) -> float:
@@ -119,7 +124,7 @@ def _seed(text: str) -> int:
     return value
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A mistake costs one line and a hint, not the whole usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -135,7 +140,7 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="ampnative", description="Mixed-precision training on NumPy buffers.")
+    parser = Parser(prog="ampnative", description="Mixed-precision training on NumPy buffers.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -149,13 +154,13 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("--batch-sizes", type=_counts, metavar="N,N,...", help="default 128,256,512,513")
     recipe.add_argument(
         "--size",
-        type=_count,
+        type=count,
         metavar="N",
         help="width of every layer; default 4096, less where that would take longer than a minute",
     )
-    recipe.add_argument("--layers", type=_count, metavar="N", help="linear layers; default 3")
-    recipe.add_argument("--batches", type=_count, metavar="N", help="batches per epoch; default as many as fit in a minute, 50 with --full")
-    recipe.add_argument("--epochs", type=_count, metavar="N", help="default 1, 3 with --full; 30 with --data digits")
+    recipe.add_argument("--layers", type=count, metavar="N", help="linear layers; default 3")
+    recipe.add_argument("--batches", type=count, metavar="N", help="batches per epoch; default as many as fit in a minute, 50 with --full")
+    recipe.add_argument("--epochs", type=count, metavar="N", help="default 1, 3 with --full; 30 with --data digits")
     recipe.add_argument("--init-scale", type=_scale, metavar="SCALE", help="first loss scale of float16; default 65536")
     recipe.add_argument(
         "--data",
@@ -287,6 +292,14 @@ def _policies(args: argparse.Namespace) -> int:
     return 0
 
 
+# What is read from the environment, here, in csrc/ and while building (README, "Environment").
+READ_VARIABLES = (
+    "AMPNATIVE_EMULATE_CUDA", "AMPNATIVE_ISA", "AMPNATIVE_NUM_THREADS", "AMPNATIVE_STRICT", "AMPNATIVE_TORCH_QUIRKS",
+    "AMPNATIVE_BUILD_JOBS", "AMPNATIVE_CFLAGS", "AMPNATIVE_GOLDEN_DIR", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+)  # fmt: skip
+
+
 # ---- info ------------------------------------------------------------------------------------------------------------
 
 
@@ -319,15 +332,19 @@ def info() -> dict[str, str]:
             f"{cpu.memory_allocated():,} B in tensors, peak {cpu.max_memory_allocated():,} B, {cpu.memory_reserved():,} B held"
         ),
     }
-    changed = [f"{name}={own}" for name, own, _, _ in _C._precision_nodes() if own not in ("none", "unset")]
+    changed = [
+        f"{name}={own}" + (f" (in effect: {effective})" if effective not in (own, "none") else "")
+        for name, own, effective, _ in _C._precision_nodes()
+        if own not in ("none", "unset")
+    ]
     lines["precision"] = ", ".join(changed) or "as in a new process"
     if cuda.is_available():
         lines["memory, cuda"] = (
             f"{cuda.memory_allocated():,} B in tensors, peak {cuda.max_memory_allocated():,} B, {cuda.memory_reserved():,} B held"
         )
-    others = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS")
-    read = {name: value for name, value in os.environ.items() if name.startswith("AMPNATIVE_") or name in others}
-    lines["environment"] = ", ".join(f"{name}={read[name]}" for name in sorted(read)) or "none of the variables that ampnative reads"
+    found = {name: value for name, value in os.environ.items() if name.startswith("AMPNATIVE_") or name in READ_VARIABLES}
+    shown = [f"{name}={found[name]}" + " (not a variable that ampnative reads)" * (name not in READ_VARIABLES) for name in sorted(found)]
+    lines["environment"] = ", ".join(shown) or "none of the variables that ampnative reads"
     return lines
 
 

@@ -65,8 +65,16 @@ def test_a_rival_without_the_names_of_pytorch_is_refused(capsys, options):
     with pytest.raises(SystemExit) as refusal:
         cli.main(["bench", "--rival", "numpy", *options])
     assert refusal.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
+    last = capsys.readouterr().err.splitlines()[0]
     assert last.startswith("ampnative bench: error: --rival numpy: a rival needs torch's names") and "no nn, optim, amp" in last
+
+
+@pytest.mark.parametrize("options", ["--threads 0", "--threads two", "--seconds x", "--seconds -1", "--seconds nan"])
+def test_numbers_that_make_no_sense_are_refused(capsys, options):
+    with pytest.raises(SystemExit) as refusal:
+        cli.main(["bench", *options.split()])
+    told = capsys.readouterr().err.splitlines()
+    assert refusal.value.code == 2 and len(told) == 2 and options.split()[0] in told[0] and "--help" in told[1]
 
 
 SMALL = [w for w in bench.WORKLOADS if w.flops < 1e8 and not w.bytes]

@@ -1,6 +1,7 @@
 """The command line: exit codes, errors on stderr, ``info``."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,33 @@ def test_info_prints_what_a_bug_report_needs(capsys):
     ):
         assert any(line.startswith(name) for line in out.splitlines()), name
     assert torch._C.isa_name() in out and torch.cuda.why_unavailable() in out
+
+
+def test_info_tells_what_is_read_and_in_effect(capsys, monkeypatch):
+    monkeypatch.setenv("AMPNATIVE_TREADS", "1")
+    monkeypatch.setenv("AMPNATIVE_STRICT", "0")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    monkeypatch.setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")
+    torch._C._reset_precision()
+    try:
+        cli.main(["info"])
+    finally:
+        monkeypatch.undo()
+        torch._C._reset_precision()
+    out = capsys.readouterr().out
+    assert "AMPNATIVE_STRICT=0, AMPNATIVE_TREADS=1 (not a variable that ampnative reads)" in out
+    assert "backends.cuda.matmul.fp32_precision=tf32 (in effect: ieee)" in out
+
+
+def test_variables_that_are_read_are_those_of_the_source():
+    found = set()
+    sources = [*Path(ROOT, "csrc").rglob("*.c"), *Path(ROOT, "ampnative").rglob("*.py"), Path(ROOT, "setup.py")]
+    for path in [*sources, *Path(ROOT, "tests").glob("*tools.py")]:
+        found |= set(re.findall(r"\bAMPNATIVE_[A-Z_]+\b", path.read_text())) if path.exists() else set()
+    own = {name for name in cli.READ_VARIABLES if name.startswith("AMPNATIVE_")}
+    assert found - {"AMPNATIVE_CI_PYTHON", "AMPNATIVE_TEST_MODULE"} <= own
+    if Path(ROOT, "csrc").exists():
+        assert own <= found
 
 
 def test_info_under_emulation(capsys):
@@ -139,7 +167,15 @@ def test_import_of_the_package_loads_no_command_line_modules():
     assert set(ours) <= set(numpys)
 
 
-@pytest.mark.parametrize(("name", "value"), [("AMPNATIVE_ISA", "sse"), ("AMPNATIVE_NUM_THREADS", "none"), ("AMPNATIVE_NUM_THREADS", "0")])
+_WRONG = [
+    ("AMPNATIVE_ISA", "sse"),
+    ("AMPNATIVE_NUM_THREADS", "none"),
+    ("AMPNATIVE_NUM_THREADS", "0"),
+    ("AMPNATIVE_EMULATE_CUDA", "false"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), _WRONG)
 def test_a_wrong_setting_is_one_line(name, value):
     environment = {**os.environ, name: value}
     command = [sys.executable, "-m", "ampnative", "info"]

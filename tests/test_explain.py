@@ -101,6 +101,27 @@ def test_finite_gradients_near_the_limit_speak_for_a_small_scale_too():
     assert f"likely {DERIVATIVE}" in Trainer(32.0).step([INF, 64.0, 1.0]).causes[0]
 
 
+def test_one_line_tells_each_reason_once_and_how_often():
+    trainer = Trainer(2.0**20)
+    for gradient in ([INF, 1.0, 1.0], [INF, 1.0, 1.0], [1.0] * 3, [NAN, 1.0, 1.0], [1.0] * 3, [INF, 1.0, 1.0], [1.0] * 3):
+        trainer.step(gradient)
+    line = trainer.scaler.explain().short()
+    assert line.count("it seems that") == 2 and "step 2" not in line
+    assert "parameter 0 of group 0; inf in" in line and f"{SCALE}, as step 6 at 2^16 was good (3 of 4)" in line
+    assert "as step 4 at 2^17 was good (1 of 4)" in line
+    assert "of 1)" not in Trainer(2.0**20).step([INF, 1.0, 1.0]).scaler.explain().short()
+
+
+def test_one_line_counts_parameters_without_names():
+    params = [torch.nn.Parameter(torch.ones(1)) for _ in range(6)]
+    optimizer = torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr=0.0)
+    scaler = GradScaler("cpu", init_scale=2.0**20)
+    (scaler.scale(sum(params)) * INF).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert "; parameters 0, 1 of group 0, parameter 0 of group 1 and 3 more; " in scaler.explain().short()
+
+
 def test_a_run_of_skips_begins_anew_after_a_good_step():
     trainer = Trainer(2.0**30)
     for _ in range(3):

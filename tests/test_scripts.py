@@ -157,6 +157,20 @@ print(helper.value)
     assert done.stdout == "7\n"
 
 
+def test_file_is_absolute_as_under_python(tmp_path):
+    (tmp_path / "sub").mkdir()
+    text = "import os, sys, torch; os.chdir('/'); print(__file__, sys.argv[0], sys._getframe().f_code.co_filename, sys.path[0])"
+    for name in ("script.py", "sub/__main__.py"):
+        (tmp_path / name).write_text(text)
+    for path in ("script.py", "./sub/../script.py", "sub"):
+        commands = [[sys.executable, path], [sys.executable, "-m", "ampnative", "run", "--", path]]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([PACKAGE_ROOT, os.environ.get("PYTHONPATH", "")])}
+        (tmp_path / "torch.py").write_text("")  # for Python alone
+        env["PYTHONPATH"] += os.pathsep + str(tmp_path)
+        one, other = (subprocess.check_output(c, cwd=tmp_path, env=env, text=True) for c in commands)
+        assert other == one and one.split()[1] == path and os.path.isabs(one.split()[0])
+
+
 def test_classes_of_the_script_can_be_pickled(tmp_path):
     run_text(tmp_path, "import pickle\nclass A: pass\nassert type(pickle.loads(pickle.dumps(A()))) is A")
 

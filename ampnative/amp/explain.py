@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -223,11 +223,31 @@ def _summary(steps: tuple[SkippedStep, ...]) -> str:
         gaps = numbers[-1] - numbers[0] + 1 != len(numbers)
         where = f"steps {numbers[0]} to {numbers[-1]}" + (f" ({len(numbers)} of them)" if gaps else "")
     end = last.old_scale if last.new_scale is None else last.new_scale
-    names = list(dict.fromkeys(culprit.name for step in steps for culprit in step.culprits))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    reasons = list(dict.fromkeys(step.cause or step.note for step in steps))
-    parts = [f"scale {scale_text(first.old_scale)} -> {scale_text(end)}", ", ".join(names[:3]) + more, *reasons[:3]]
+    parts = [f"scale {scale_text(first.old_scale)} -> {scale_text(end)}", _names(steps), *_reasons(steps)]
     return f"{where}: " + "; ".join(filter(None, parts))
+
+
+def _names(steps: tuple[SkippedStep, ...]) -> str:
+    """The first parameters whose gradients were not finite."""
+    found = list({culprit.name: culprit for step in steps for culprit in step.culprits}.values())
+    shown, numbers = [], dict[int, list[str]]()
+    for culprit in found[:3]:
+        if culprit.has_name:
+            shown.append(culprit.name)
+        else:
+            numbers.setdefault(culprit.group, []).append(str(culprit.index))
+    for group, indices in numbers.items():
+        shown.append(f"parameter{'s' * (len(indices) > 1)} {', '.join(indices)} of group {group}")
+    return ", ".join(shown) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _reasons(steps: tuple[SkippedStep, ...]) -> list[str]:
+    """Why, and how often if for several reasons; which good step proved it is told once."""
+    reasons = [step.cause or step.note for step in steps]
+    last = {reason.partition(", as step ")[0]: reason for reason in reasons}
+    counts = Counter(reason.partition(", as step ")[0] for reason in reasons)
+    often = {kind: f" ({n} of {len(steps)})" if len(counts) > 1 and kind else "" for kind, n in counts.items()}
+    return [reason + often[kind] for kind, reason in last.items()][:3]
 
 
 class SkipLog(deque[SkippedStep]):

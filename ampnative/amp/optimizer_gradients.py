@@ -111,7 +111,7 @@ def no_checks_text(optimizer: Any) -> str:
     """Why no gradient was found, with what to look at."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     return (
-        f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameters and the "
+        f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameter{'s' * (count != 1)} and the "
         "gradient of each is None. Was backward() called on a loss that depends on them?"
     )
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import _C
+from ..cli import Parser, count
 from . import jax_rival, scaling
 from .timing import in_turns, readable
 from .workloads import WORKLOADS, Workload
@@ -136,13 +137,23 @@ def _write(path: str | None, told: dict[str, Any]) -> None:
             json.dump(told, file, indent=1)
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
 def main(argv: list[str] | None = None) -> int:
     """``ampnative bench``; returns the exit code: 1 if results of the two libraries differ by more than they may."""
-    parser = argparse.ArgumentParser(prog="ampnative bench", description="Times training workloads, and compares with PyTorch or JAX.")
+    parser = Parser(prog="ampnative bench", description="Times training workloads, and compares with PyTorch or JAX.")
     parser.add_argument("--rival", metavar="MODULE", help="a library to time in the same run: torch, another module with its names, or jax")
     parser.add_argument("--only", metavar="TEXT", action="append", help="workloads whose name contains it; may be repeated")
-    parser.add_argument("--threads", type=int, default=2, help="default 2")
-    parser.add_argument("--seconds", type=float, default=1.0, help="per workload and library; default 1")
+    parser.add_argument("--threads", type=count, default=2, help="default 2")
+    parser.add_argument("--seconds", type=_seconds, default=1.0, help="per workload and library; default 1")
     parser.add_argument("--with-load", action="store_true", help="a busy process on one core beside it")
     parser.add_argument(
         "--json",

@@ -232,10 +232,17 @@ def met(pair: Pair, value: float) -> bool:
     return (pair.low is None or value >= pair.low) and (pair.high is None or value <= pair.high)
 
 
+_LEGEND = """base and other: the times of two calls. ratio: other / base, per sample for batch/; base / other for threads/.
+double/ twice the size in the same level of memory; threads/ one thread and all; many/ one tensor and as many numbers in a thousand;
+batch/ 512 samples and 513."""
+
+
 def run(chosen: list[Pair], libraries: list[Any], threads: int, seconds: float) -> list[dict[str, Any]]:
     """Prints the table, line by line; returns its rows: {"name", "low", "high", library: {"base", "other", "value"}}."""
     names = [lib.__name__ for lib in libraries]
-    print("".join([f"{'':46s}", *(f"{n[:10]:>10s}{'':>10s}{'ratio':>7s}" for n in names), "  wanted"]))
+    print(_LEGEND)
+    print("".join([f"{'':46s}", *(f"{n[:20]:>20s}{'':7s}" for n in names)]).rstrip())
+    print("".join([f"{'workload':46s}", *(f"{'base':>10s}{'other':>10s}{'ratio':>7s}" for _ in names), "  wanted"]))
     rows = []
     for pair in chosen:
         row: dict[str, Any] = {"name": pair.name, "low": pair.low, "high": pair.high}

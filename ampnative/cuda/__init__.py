@@ -416,5 +416,5 @@ class device:
         return None
 
 
-if os.environ.get("AMPNATIVE_EMULATE_CUDA", "") not in ("", "0"):
+if os.environ.get("AMPNATIVE_EMULATE_CUDA") == "1":
     emulate()

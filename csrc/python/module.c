@@ -295,6 +295,10 @@ static int check_environment(void) {
         return -1;
     }
     const char *emulate = getenv("AMPNATIVE_EMULATE_CUDA");
+    if (emulate && *emulate && strcmp(emulate, "0") != 0 && strcmp(emulate, "1") != 0) {
+        PyErr_Format(PyExc_ImportError, "AMPNATIVE_EMULATE_CUDA must be 1 (on) or 0, not '%s'", emulate);
+        return -1;
+    }
     amp_state.cuda_emulated = emulate && !strcmp(emulate, "1");
     return 0;
 }
