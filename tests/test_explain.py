@@ -101,6 +101,37 @@ def test_finite_gradients_near_the_limit_speak_for_a_small_scale_too():
     assert f"likely {DERIVATIVE}" in Trainer(32.0).step([INF, 64.0, 1.0]).causes[0]
 
 
+def test_gradients_that_were_not_cleared():
+    kept = "the same tensors were not finite at step {} either: if nothing cleared them since (optimizer.zero_grad()), they stay so"
+    trainer = Trainer(8.0)
+    for factor in (NAN, 1.0, 1.0):
+        trainer.scaler.scale(trainer.p.sum() * factor).backward()
+        trainer.scaler.step(trainer.optimizer)
+        trainer.scaler.update()
+    assert trainer.causes[0].startswith("the loss itself was inf or NaN")
+    assert [kept.format(n) in cause for n, cause in enumerate(trainer.causes[1:])] == [True, True]
+    trainer.step([1.0] * 3)
+    assert not any("the same tensors" in cause for cause in trainer.causes)
+    cleared = Trainer(8.0).step([INF, 1.0, 1.0]).step([INF, 1.0, 1.0])
+    assert not any("the same tensors" in cause for cause in cleared.causes)
+    copy.deepcopy(trainer.scaler), pickle.loads(pickle.dumps(trainer.scaler))
+
+
+def test_one_of_two_losses_was_not_finite():
+    scaler = GradScaler("cpu", init_scale=2.0**24)
+    both = [Trainer(1.0), Trainer(1.0)]
+    for trainer, factor in zip(both, (NAN, 1.0), strict=True):
+        trainer.optimizer.zero_grad()
+        scaler.scale(trainer.p.sum() * factor).backward()
+    both[1].p.grad[0] = INF
+    for trainer in both:
+        scaler.step(trainer.optimizer)
+    scaler.update()
+    one, other = (step.cause for step in scaler.explain())
+    assert one == other and one.startswith("one of the losses was inf or NaN before it was scaled: if these gradients are its, no")
+    assert "if not, the scale was too large or a derivative is not finite" in other
+
+
 def test_one_line_tells_each_reason_once_and_how_often():
     trainer = Trainer(2.0**20)
     for gradient in ([INF, 1.0, 1.0], [INF, 1.0, 1.0], [1.0] * 3, [NAN, 1.0, 1.0], [1.0] * 3, [INF, 1.0, 1.0], [1.0] * 3):

@@ -6,7 +6,7 @@ import html
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Culprit:
         first_index: index of the first element that is not finite.
         largest_finite: largest finite magnitude, 0.0 if there is none.
         underflow_share: share of the elements that are zero, or whose scaled value lies below 2^-24, fp16's smallest.
+        kept_since: update of an earlier skipped step, if the very same tensor was not finite then either, first at the same place.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Culprit:
     first_index: tuple[int, ...]
     largest_finite: float
     underflow_share: float
+    kept_since: int | None = None
 
     def __str__(self) -> str:
         counts = ", ".join(f"{n} {what}" for n, what in ((self.nan, "nan"), (self.posinf, "+inf"), (self.neginf, "-inf")) if n)
@@ -86,6 +88,7 @@ class SkippedStep:
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
     then `note` says why the step was skipped. `loss_finite`: whether all that was scaled since the update before was finite;
     None if nothing was, or if there is nothing else than that and outputs of more than 4096 elements, which are not looked at.
+    `loss_mixed`: some of it was finite and some not, and several optimizers skipped: which loss was whose is not known.
     `optimizer` names it among those of the same update, "optimizer 0 (SGD)". `loss_overflowed`: something finite that was
     scaled was no longer finite then. `in_a_row` counts the skips without a good step between them, from the one at `first_scale`
     to this one; `good_update` and `good_scale`: the first step after it whose gradients were finite, None until then."""
@@ -103,12 +106,28 @@ class SkippedStep:
     first_scale: float | None = None
     good_update: int | None = None
     good_scale: float | None = None
+    loss_mixed: bool = False
 
     @property
     def cause(self) -> str:
         """What made the gradients overflow: where nothing proves it, what else it may have been. Empty without culprits."""
         if not self.culprits:
             return ""
+        kept = [culprit.kept_since for culprit in self.culprits if culprit.kept_since is not None]
+        if len(kept) < len(self.culprits) or self.good_update is not None:
+            return self._own_cause()
+        return (
+            f"the same tensors were not finite at step {max(kept)} either: if nothing cleared them since (optimizer.zero_grad()), they "
+            f"stay so whatever is added; else {self._own_cause()}"
+        )
+
+    def _own_cause(self) -> str:
+        """For gradients that this step made."""
+        if self.loss_finite is False and self.loss_mixed:
+            return (
+                "one of the losses was inf or NaN before it was scaled: if these gradients are its, no scale helps, look at the "
+                "forward pass and the data; if not, the scale was too large or a derivative is not finite"
+            )
         if self.loss_finite is False:
             return "the loss itself was inf or NaN before it was scaled: no scale helps, look at the forward pass and the data"
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
@@ -291,7 +310,7 @@ class ScaledLosses:
     def clear(self) -> None:
         """An update has begun a new iteration."""
         self._values.clear()
-        self._any = self._unknown = self._bad = False
+        self._any = self._unknown = self._bad = self._good = False
         self._share = 0.0  # largest finite magnitude over the largest number of the dtype that the scaled one has
 
     def note(self, loss: Tensor) -> None:
@@ -310,18 +329,21 @@ class ScaledLosses:
         for value in known:
             size = (value.abs() if value.dtype.is_complex else value).double().abs()
             finite = bool(_C.functions.isfinite(size).all())
-            self._bad = self._bad or not finite
+            self._bad, self._good = self._bad or not finite, self._good or finite
             if finite and size.numel():
                 keeps = value.dtype.is_floating_point and (value.dim() or value.dtype is _C.float64)
                 wide = value.dtype if keeps else _C.float32
                 self._share = max(self._share, size.max().item() / float(_C.finfo(wide).max))
         self._values.clear()
 
-    def judge(self, step: SkippedStep) -> SkippedStep:
+    def judge(self, step: SkippedStep, others: Iterable[SkippedStep]) -> SkippedStep:
         """`step`, with what is known of what was scaled for it: nothing where nothing was, or something that cannot be told
-        beside what is finite."""
+        beside what is finite. `others`: those of other optimizers that were skipped in the same iteration."""
         self._look()
         step.loss_finite = False if self._bad else True if self._any and not self._unknown else None
+        together = (*others, step)
+        for one in together:
+            one.loss_mixed = len(together) > 1 and self._bad and (self._good or self._unknown)
         step.loss_overflowed = self._share * abs(step.old_scale) > 1
         return step
 
@@ -338,12 +360,13 @@ def _position(group: int, index: int) -> str:
     return f"group {group}, parameter {index}"
 
 
-def find_culprits(optimizer: Any, scale: float, scaled: bool) -> tuple[Culprit, ...]:
+def find_culprits(optimizer: Any, scale: float, scaled: bool, update: int) -> tuple[Culprit, ...]:
     """Gradients of `optimizer` that hold inf or NaN.
 
     Args:
         scale: the loss scale they were made with.
         scaled: True while the gradients still carry that scale.
+        update: number of the update that follows. It is left in the gradients, which knows them when they come again.
     """
     found = []
     for group_index, group in enumerate(optimizer.param_groups):
@@ -354,8 +377,18 @@ def find_culprits(optimizer: Any, scale: float, scaled: bool) -> tuple[Culprit, 
             values, narrow = _flat(gradient)
             if not all(np.isfinite(part).all() for part in _parts(values, narrow)):
                 name = parameter_name(group, group_index, index)
-                found.append(_measure(name, group_index, index, gradient, values, narrow, scale, scaled))
+                culprit = _measure(name, group_index, index, gradient, values, narrow, scale, scaled)
+                found.append(_compared(culprit, gradient, update))
     return tuple(found)
+
+
+def _compared(culprit: Culprit, gradient: Any, update: int) -> Culprit:
+    """With what the tensor says of itself from an earlier step."""
+    if not isinstance(gradient, Tensor):
+        return culprit
+    since, where = getattr(gradient, "_not_finite", (None, None))
+    gradient._not_finite = (update, culprit.first_index)  # type: ignore[attr-defined]
+    return replace(culprit, kept_since=since) if where == culprit.first_index and since != update else culprit
 
 
 def _flat(gradient: Any) -> tuple[np.ndarray, bool]:

@@ -381,10 +381,10 @@ class GradScaler:
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
 
     def _note_overflow(self, optimizer: Any, scale: float, usable: bool, scaled: bool) -> None:
-        culprits = find_culprits(optimizer, scale, scaled) if usable else ()
+        culprits = find_culprits(optimizer, scale, scaled, self.history.total) if usable else ()
         note = "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         label = f"optimizer {list(self._per_optimizer_states).index(id(optimizer))} ({type(optimizer).__name__})"
-        skipped = self._losses.judge(SkippedStep(scale, culprits, note, optimizer=label))
+        skipped = self._losses.judge(SkippedStep(scale, culprits, note, optimizer=label), self._pending.values())
         self._pending[id(optimizer)] = self._skips.following(skipped)
 
     # ---- the step ----------------------------------------------------------------------------------------------------
