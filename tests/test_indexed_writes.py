@@ -248,3 +248,23 @@ def test_16_bit_gradients_keep_their_dtype(device):
     for function in (lambda a: a.sort(1)[0], lambda a: a.unfold(1, 2, 1), lambda a: a.cummax(0)[0], lambda a: a.logcumsumexp(1),
                      lambda a: a.diagonal(), lambda a: a.lgamma()):  # fmt: skip
         assert gradients(function, x)[0].dtype == torch.bfloat16
+
+
+def test_integers_between_index_tensors_leave_them_neighbours():
+    """PyTorch takes integers, Python's and those of 0-dim tensors, before it places what index tensors select. Values are PyTorch's."""
+    a, x = torch.tensor([0, 1]), torch.arange(24.0).reshape(2, 3, 2, 2)
+    expected = [[0.0, 5.0], [12.0, 17.0]]
+    assert x[:, a, torch.tensor(0), [0, 1]].tolist() == x[:, a, 0, a].tolist() == expected
+    written = torch.zeros(2, 2, 2, 2)
+    written[:, a, 0, a] = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert written[:, :, 0].tolist() == [[[1.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [0.0, 4.0]]]
+    assert torch.zeros(4, 3, 2, 4)[:, a, torch.tensor(1), a].shape == (4, 2)
+    assert torch.zeros(4, 3, 2)[:, a, ..., a].shape == (4, 2)  # dots for no dimension
+    assert torch.zeros(4, 3, 5, 2)[:, a, ..., a].shape == torch.zeros(4, 3, 5, 2)[:, a, :, a].shape == (2, 4, 5)
+    assert torch.zeros(4, 3, 2)[:, a, None, a].shape == (2, 4, 1)
+    assert torch.zeros(4, 3, 2)[None, a, 2, a].shape == (1, 2)
+    mask = torch.tensor([True, False, True])
+    assert torch.zeros(4, 3, 2, 4)[:, mask, 1, a].shape == (4, 2)
+    leaf = torch.arange(24.0).reshape(2, 3, 2, 2).requires_grad_()
+    (leaf[:, a, 0, a] * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert leaf.grad[:, :, 0].tolist() == [[[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]]

@@ -13,7 +13,6 @@ typedef struct Selection {
     Tensor *view;                /* strong */
     Tensor *index[AMP_MAX_DIMS]; /* strong, per dimension of the view; NULL: whole dimension */
     int nindex, ndim;            /* of the tensor */
-    bool split;                  /* None, an integer or a slice stood between index tensors */
     bool basic;                  /* only a view */
     bool whole; /* asked for: 0-dim index tensors select by the index slot like others, the view keeps the tensor's dimensions */
 } Selection;
@@ -221,8 +220,8 @@ static bool stands_for_tuple(PyObject *key) {
     return wide;
 }
 
-/* In place through s->view. Integers between index tensors become views first, which keeps PyTorch's placement rule for all but that
- * corner: `split` is set where something stood between two index tensors. */
+/* In place through s->view. Integers are taken before index tensors are placed: those on either side of one are neighbours, as in
+ * PyTorch. */
 static int select_key(Tensor *t, PyObject *key, bool whole, Selection *s) {
     PyObject *const *items = &key;
     Py_ssize_t n = 1;
@@ -252,19 +251,13 @@ static int select_key(Tensor *t, PyObject *key, bool whole, Selection *s) {
                      t->v.ndim);
         return -1;
     }
-    int last_index = -2;
     for (Py_ssize_t i = 0; i < n; i++) {
         if (items[i] == Py_Ellipsis) {
             dim += t->v.ndim - used; /* a second one passes over as many again, as in PyTorch */
             continue;
         }
-        int before = s->nindex;
         if (take_item(s, items[i], &dim) < 0) {
             return -1;
-        }
-        if (s->nindex > before) {
-            s->split |= last_index >= 0 && (Py_ssize_t)last_index != i - 1;
-            last_index = (int)i;
         }
     }
     s->basic = s->nindex == 0;
@@ -291,7 +284,7 @@ static int gather_indices(Selection *s, Tensor **list, int *n, int *first, bool 
     }
     *n = count;
     bool run = highest - lowest + 1 == count;
-    *adjacent = run && !s->split;
+    *adjacent = run;
     *first = lowest;
     if (run) {
         return 0;
