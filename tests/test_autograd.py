@@ -783,3 +783,16 @@ def test_logsumexp_and_norm_extremes():
         assert torch.norm(torch.ones(2, 2), "nuc").item() == pytest.approx(2)
     with pytest.raises(RuntimeError, match="not supported"):
         torch.norm(torch.ones(2, 2), "frobenius")
+
+
+def test_as_strided_of_memory_listed_twice():
+    """Elements at one place share the gradient of that place, so that who expanded one number gets it once. Values are PyTorch's."""
+    x, w = torch.arange(3.0).requires_grad_(), torch.tensor([1.0, 2.0, 3.0])
+    (first,) = torch.autograd.grad(x.expand(3, 3).as_strided((3,), (1,)), x, w)
+    (second,) = torch.autograd.grad(x.unfold(0, 2, 1).as_strided((3,), (1,)), x, w)
+    assert first.tolist() == second.tolist() == [1.0, 2.0, 3.0]
+    leaf = torch.arange(3.0).expand(2, 3).detach().requires_grad_()
+    (shared,) = torch.autograd.grad((leaf.as_strided((3,), (1,)) ** 2 * w).sum(), leaf, create_graph=True)
+    assert shared.tolist() == [[0.0, 2.0, 6.0]] * 2
+    (twice,) = torch.autograd.grad(shared.sum(), leaf)
+    assert twice.tolist() == [[1.0, 2.0, 3.0]] * 2

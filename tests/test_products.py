@@ -65,6 +65,36 @@ def test_einsum_against_numpy(case, dtype, seed, turned, device):
     assert np.all(np.abs(got.cpu().double().numpy() - want) <= 8 * UNIT[dtype] * size + (1e-6 if dtype == "float16" else 0))
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("equation", "shapes", "lowered"),
+    [
+        ("ij,jk->ik", [(3, 5), (5, 4)], True), ("ij,jk->ik", [(3, 5), (1, 4)], False), ("ij,jk->ik", [(3, 1), (1, 4)], False),
+        ("ij,ij->", [(1, 1), (1, 1)], False), ("ij,ij->", [(3, 1), (3, 5)], True), ("ij,kl->ik", [(3, 2), (4, 1)], False),
+        ("bhid,bhjd->bhij", [(2, 3, 4, 1), (2, 3, 5, 1)], False), ("ij,jk,kl->il", [(3, 1), (1, 4), (4, 2)], True),
+        ("ij,jk->ik", [(2, 0), (0, 2)], True),
+    ],
+)  # fmt: skip
+def test_einsum_is_a_product_for_autocast_where_it_sums_over_both(equation, shapes, lowered, device):
+    with torch.cuda.emulate(), torch.autocast(device):
+        out = torch.einsum(equation, *[torch.ones(shape, device=device) for shape in shapes])
+    half = torch.bfloat16 if device == "cpu" else torch.float16
+    assert out.dtype is (half if lowered or device == "cuda" else torch.float32)  # on "cuda" einsum itself is on the list
+    assert np.array_equal(out.cpu().float().numpy(), np.einsum(equation, *[np.ones(shape) for shape in shapes]))
+
+
+def test_repeated_letters_are_diagonals_of_memory_listed_twice():
+    """An expanded operand's gradient lies on the diagonal, and is added up over what was expanded. Values are PyTorch's."""
+    x, w = torch.arange(3.0).requires_grad_(), torch.tensor([1.0, 2.0, 3.0])
+    torch.einsum("ii,i->", x.expand(3, 3), w).backward()
+    assert x.grad.tolist() == [1.0, 2.0, 3.0]
+    leaf = torch.arange(3.0).expand(2, 2, 3).detach().requires_grad_()
+    out = torch.einsum("iij->j", leaf)
+    out.backward(w)
+    assert out.tolist() == [0.0, 2.0, 4.0]
+    assert leaf.grad.tolist() == [[[1.0, 2.0, 3.0], [0.0] * 3], [[0.0] * 3, [1.0, 2.0, 3.0]]]
+
+
 def test_einsum_by_numbers_and_in_a_list():
     x, y = torch.ones(2, 3), torch.ones(3, 4)
     want = (x @ y).tolist()

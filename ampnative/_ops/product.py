@@ -214,7 +214,8 @@ def _dim(dim: int, n: int) -> int:
 # ---- einsum ----
 #
 # Every operand is brought to one common list of subscripts, those of the output first, with size 1 where it lacks one. From left to
-# right, pairs are then multiplied by one bmm, which sums over the subscripts that no later operand has.
+# right, pairs are then multiplied: by one bmm, which sums over the subscripts that no later operand has, or plainly where both of a pair
+# have more than one element along none of those (so that autocast leaves the pair alone, as in PyTorch).
 
 
 def _product(a: Tensor, b: Tensor, summed: set[int]) -> Tensor:
@@ -225,6 +226,8 @@ def _product(a: Tensor, b: Tensor, summed: set[int]) -> Tensor:
     if a.dtype != b.dtype and not a.is_floating_point() and not b.is_floating_point():  # one of them is an int64 sum
         a, b = a.long(), b.long()
     inner = [d for d in summed if a.size(d) != 1]
+    if not inner:
+        return a * b
     both: list[int] = []
     left: list[int] = []
     right: list[int] = []
@@ -309,15 +312,14 @@ def _aligned(operand: Tensor, subscripts: list[str], order: list[str]) -> Tensor
         while names.count(name) > 1:
             first = names.index(name)
             second = names.index(name, first + 1)
-            size, strides = operand.size(first), list(operand.stride())
-            if size != operand.size(second):
+            if operand.size(first) != operand.size(second):
                 raise RuntimeError(
-                    f"einsum(): subscript {name} is repeated for one operand but the sizes don't match: {size} and {operand.size(second)}"
+                    f"einsum(): subscript {name} is repeated for one operand but the sizes don't match: {operand.size(first)} and "
+                    f"{operand.size(second)}"
                 )
-            shape = list(operand.shape)
-            strides[first] += strides.pop(second)
-            del shape[second], names[second]
-            operand = operand.as_strided(shape, strides, operand.storage_offset())
+            operand = operand.diagonal(0, first, second)
+            del names[second], names[first]
+            names.append(name)
     present = [s for s in order if s in names]
     operand = operand.permute([names.index(s) for s in present])
     for d, name in enumerate(order):

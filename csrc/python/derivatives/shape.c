@@ -173,12 +173,60 @@ static int64_t input_layout(const Node *n, const TensorMeta *m, int64_t *stride)
     return 0;
 }
 
+/* False if no two elements lie at one place: steps, from small to large, each pass over all that the smaller ones reach. */
+static bool may_overlap(int ndim, const int64_t *shape, const int64_t *stride) {
+    int64_t reach = 0;
+    uint32_t done = 0;
+    for (int k = 0; k < ndim; k++) {
+        int least = -1;
+        for (int d = 0; d < ndim; d++) {
+            if (!(done >> d & 1) && (least < 0 || llabs(stride[d]) < llabs(stride[least]))) {
+                least = d;
+            }
+        }
+        done |= 1U << least;
+        if (shape[least] <= 1) {
+            continue;
+        }
+        if (llabs(stride[least]) <= reach) {
+            return true;
+        }
+        reach = amp_add_clamped(reach, amp_mul_clamped(shape[least] - 1, llabs(stride[least])));
+    }
+    return false;
+}
+
+/* How many elements of the input lie at each place of the storage, at least 1; in the gradient's dtype. */
+static Tensor *showings(Back *b, const TensorMeta *m, const int64_t *stride, int64_t first, const int64_t *size) {
+    const int64_t numel = amp_numel(m->ndim, m->shape);
+    Tensor *count = back_own(b, tensor_new(1, size, AMP_FLOAT64, AMP_CPU));
+    int64_t *place = count ? PyMem_Malloc((size_t)numel * sizeof *place) : NULL;
+    if (count && !place) {
+        PyErr_NoMemory();
+        b->failed = true;
+    }
+    if (!place) {
+        return NULL;
+    }
+    double *n = (double *)(void *)count->v.data;
+    memset(n, 0, (size_t)size[0] * sizeof *n);
+    window_elements(m->ndim, m->shape, stride, first, numel, place);
+    for (int64_t i = 0; i < numel; i++) {
+        n[place[i]]++;
+    }
+    for (int64_t i = 0; i < size[0]; i++) {
+        n[i] = n[i] > 1 ? n[i] : 1;
+    }
+    PyMem_Free(place);
+    return back_own(b, call_to(count, b->g->v.dtype, b->g->v.device));
+}
+
 /* By way of a flat gradient of the storage:
  *
  *     window of g  --scatter_add-->  storage  --as_strided-->  gradient of the input
  *
- * The window may show an element several times (overlap, stride 0): each showing adds. What it shows outside of the input is lost. An
- * input whose own elements overlap gets the whole sum at each of them. */
+ * The window may show an element several times (overlap, stride 0): each showing adds. What it shows outside of the input is lost.
+ * Elements of the input that lie at one place share its sum evenly, which whoever made them of one number adds up again. */
 void d_as_strided(Back *b) {
     const TensorMeta *m = &IN_META(0);
     int64_t stride[AMP_MAX_DIMS], input_offset = input_layout(b->node, m, stride);
@@ -199,6 +247,9 @@ void d_as_strided(Back *b) {
     }
     window_elements(ARG(1).n, ARG(1).ints, ARG(2).ints, offset - r.begin, numel, (int64_t *)(void *)index->v.data);
     Tensor *storage = scatter_add(b, constant(b, b->g, 1, size, 0.0), 0, index, reshape(b, b->g, 1, count));
+    if (may_overlap(m->ndim, m->shape, stride)) {
+        storage = divide(b, storage, showings(b, m, stride, input_offset - r.begin, size));
+    }
     Arg arg[MAX_ARGS] = {arg_tensor(storage), arg_ints(m->shape, m->ndim), arg_ints(stride, m->ndim),
                          arg_int(input_offset - r.begin)};
     b->grad[0] = op_args(b, OP_as_strided, arg);
