@@ -287,7 +287,8 @@ def _policies(args: argparse.Namespace) -> int:
     met = {r[d] for r in rows for d in devices}
     why = {e["entry"]: e["absent"] for e in _C._policy_entries()}
     absent = [f"{r['op']}: {why[r['op']]}" for r in rows if not r["exists"]]
-    print("\n".join([*absent, ""] if absent else []))
+    if absent:
+        print("\n".join([*absent, ""]))
     print("\n".join(f"{policy:<9}{meaning}" for policy, meaning in POLICY_MEANINGS.items() if policy in met))
     return 0
 
