@@ -137,13 +137,9 @@ static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
 }
 
 static PyObject *unpack_hooked(Context *ctx, const Kept *k) {
-    Tensor *t = saved_unpack(k->packed);
-    if (t && ctx->running && k->output >= 0) {
-        saved_link(t, &(Edge){(PyObject *)ctx->running, (uint32_t)k->output});
-    } else if (t && ctx->running && k->input >= 0) {
-        saved_link(t, &ctx->running->edge[k->input]);
-    }
-    return (PyObject *)t;
+    Edge own = {(PyObject *)ctx->running, (uint32_t)k->output};
+    const Edge *e = !ctx->running ? NULL : k->output >= 0 ? &own : k->input >= 0 ? &ctx->running->edge[k->input] : NULL;
+    return (PyObject *)saved_unpack(k->packed, e);
 }
 
 /* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
@@ -403,7 +399,7 @@ static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
         }
         if (saved_hooks_want(t)) {
             k->input = (int)position(args, o);
-            k->packed = saved_pack(t);
+            k->packed = saved_pack(t, k->output >= 0 ? t->fn : NULL, k->output);
         } else {
             k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
         }
