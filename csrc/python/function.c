@@ -81,18 +81,17 @@ static void context_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
-    PyErr_Format(PyExc_RuntimeError, "%s is not meant to be instantiated: its methods are static. Call %s.apply(...)",
-                 type->tp_name, type->tp_name);
-    return NULL;
-}
-
 static Context *context_make(PyTypeObject *type) {
     Context *ctx = (Context *)type->tp_alloc(type, 0);
     if (ctx) {
         ctx->materialize = true;
     }
     return ctx;
+}
+
+/* An instance that a user makes, about which Function.__init__ warns: a context that no node has. */
+static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    return (PyObject *)context_make(type);
 }
 
 static int store_tuple(PyObject **slot, PyObject *args) {
@@ -268,13 +267,17 @@ done:
     return result;
 }
 
+enum { NO_TENSOR = -1 }; /* the dtype of an argument of forward that is something else */
+
 /* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
 static Node *make_node(PyObject *args) {
     Py_ssize_t n = PyTuple_GET_SIZE(args);
     Node *node = node_new(NODE_FUNCTION, (int)n, 1, 0);
     for (Py_ssize_t i = 0; node && i < n; i++) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
-        if (tensor_check(o) && (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0)) {
+        if (!tensor_check(o)) {
+            node->in[i].dtype = NO_TENSOR;
+        } else if (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0) {
             Py_CLEAR(node);
         }
     }
@@ -533,8 +536,16 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
         if (g == Py_None) {
             continue;
         }
+        if (n->in[i].dtype == NO_TENSOR) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "function %sBackward returned a gradient different than None at position %d, but the corresponding forward "
+                "input was not a Variable: return None for what is no tensor",
+                name, i + 1);
+            return -1;
+        }
         if (!tensor_check(g)) {
-            PyErr_Format(PyExc_TypeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name,
+            PyErr_Format(PyExc_RuntimeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name,
                          Py_TYPE(g)->tp_name, i);
             return -1;
         }
