@@ -7,6 +7,8 @@ import numpy as np
 from .. import _C
 from .._C import Tensor
 from ._common import joined_shape
+from ._matrix import recording
+from ._undifferentiable import Scaled, flat_in
 
 
 def trace(input: Tensor) -> Tensor:
@@ -126,4 +128,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
         x, y = a.float().numpy(), b.float().numpy()
         bits, other_bits = (t.view(_C.int16).numpy() for t in (a, b))
         result = _C.from_numpy(np.asarray(_next_16(x, y, bits, other_bits))).view(dtype)
-    return result.to(input.device if input.dim() or other.dim() == 0 else other.device)
+    result = result.to(input.device if input.dim() or other.dim() == 0 else other.device)
+    if recording(input):
+        result = Scaled.apply(input.to(dtype), result, (a != b).to(result.device, dtype))
+    return flat_in(result, other)
