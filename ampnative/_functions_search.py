@@ -88,6 +88,8 @@ def _refused(name: str, input: Tensor, pieces: Any) -> Any:
 
 
 def _unique_elements(input: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    if input.is_complex():
+        raise NotImplementedError(f'"unique" not implemented for \'{input.dtype}\', which has no order')
     flat = input.reshape(-1)
     if flat.numel() == 0:
         empty = flat.new_empty((0,), dtype=_C.int64)
@@ -152,6 +154,8 @@ def isin(
     device = elements.device if isinstance(elements, Tensor) else test_elements.device
     dtype = _C.result_type(elements, test_elements)
     a, b = (t.detach() if isinstance(t, Tensor) else _C.tensor(t, device=device) for t in (elements, test_elements))
+    if dtype.is_complex:
+        raise NotImplementedError(f"Unsupported input type encountered for isin(): {dtype}, which has no order")
     a, table = a.to(dtype), b.reshape(-1).to(dtype).sort(0)[0]
     if table.numel() == 0:
         found = a.new_zeros(a.shape, dtype=_C.bool)
@@ -358,7 +362,7 @@ def nanmean(
 ) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
     if not input.is_floating_point():
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype}")
+        raise NotImplementedError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype}")
     count = (~input.isnan()).sum(dim, keepdim)
     return input.nansum(dim, keepdim, dtype=dtype) / count
 
@@ -397,6 +401,8 @@ def aminmax(
     """The named pair (min, max) of all elements, or along ``dim``."""
     from .return_types import aminmax as pair
 
+    if input.is_complex():
+        raise TypeError(f"aminmax not implemented for {input.dtype}, which has no order")
     if dim is None:
         if input.numel() == 0:
             raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")

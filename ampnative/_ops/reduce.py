@@ -21,7 +21,7 @@ def trace(input: Tensor) -> Tensor:
 
 def nansum(input: Tensor, dim: tuple[int, ...] | None, keepdim: bool, dtype: _C.dtype | None) -> Tensor:
     if input.is_complex():
-        raise RuntimeError("nansum does not support complex inputs")
+        raise NotImplementedError("nansum does not support complex inputs")
     if dtype is not None and dtype.is_complex and input.is_floating_point():
         raise NotImplementedError(f"nansum is not implemented for {dtype}: sum in a real dtype")
     if input.is_floating_point():

@@ -40,7 +40,9 @@ static int refuse_complex(const OpCall *c, const Tensor *in) {
     if (!amp_is_complex(in->v.dtype)) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError, "%s does not support complex dtypes, which have no order: got %s", c->row->name,
+    bool in_order = c->row->op == OP_sort || c->row->op == OP_topk || c->row->op == OP_logcumsumexp;
+    PyErr_Format(in_order ? PyExc_TypeError : PyExc_NotImplementedError,
+                 "%s does not support complex dtypes, which have no order: got %s", c->row->name,
                  amp_dtype_info[in->v.dtype].name);
     return -1;
 }
