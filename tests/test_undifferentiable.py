@@ -67,3 +67,31 @@ def test_slopes_of_representations_and_draws():
     assert g.tolist() == [[0.0] * 3] * 2
     grads = torch.autograd.grad(torch.normal(x, y + 1).sum(), (x, y))
     assert [g.tolist() for g in grads] == [[[0.0] * 3] * 2] * 2
+
+
+@pytest.mark.parametrize(
+    "name, f",
+    [
+        ("floor_divide", lambda x: x // 2),
+        ("floor_divide", lambda x: torch.floor_divide(3.0, x + 1)),
+        ("floor_divide", lambda x: (x * 1).floor_divide_(2)),
+        ("heaviside", lambda x: torch.heaviside(x, torch.ones(()))),
+    ],
+)
+def test_steps_without_a_derivative(name, f):
+    y = f(leaf())
+    assert y.requires_grad and type(y.grad_fn).__name__ == "NotImplemented"
+    with pytest.raises(RuntimeError, match=f"derivative for aten::{name}_? is not implemented"):
+        y.sum().backward()
+
+
+def test_rounded_quotients_are_flat():
+    x = leaf()
+    for mode in ("floor", "trunc"):
+        y = torch.div(x, 2, rounding_mode=mode)
+        assert type(y.grad_fn).__name__.startswith("DivBackward")
+        assert torch.autograd.grad(y.sum(), x)[0].tolist() == [[0.0] * 3] * 2
+    z = torch.full((2, 3), 2.0, requires_grad=True)
+    (g,) = torch.autograd.grad(torch.remainder(x, z).sum(), z, create_graph=True)
+    assert g.tolist() == [[0.0, -1.0, -1.0], [-1.0, 0.0, 0.0]]
+    assert torch.autograd.grad(g.sum(), z)[0].tolist() == [[0.0] * 3] * 2
