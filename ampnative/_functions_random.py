@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _C
 from ._C import Tensor
+from ._ops._undifferentiable import flat_in
 
 __all__ = [
     "alpha_dropout",
@@ -107,7 +108,7 @@ def _normal(mean: Tensor | float, std: Tensor | float, size: Any, generator: Any
             raise NotImplementedError(f'"normal" not implemented for \'{t.dtype}\': convert it to a floating dtype')
     drawn = _f.empty(shape, dtype=options.get("dtype", tensors[0].dtype), device=tensors[0].device)
     mean, std = (t.detach() if isinstance(t, Tensor) else t for t in (mean, std))
-    return drawn.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean)
+    return flat_in(drawn.normal_(0.0, 1.0, generator=generator).mul_(std).add_(mean), *tensors)
 
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:

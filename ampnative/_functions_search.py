@@ -12,6 +12,7 @@ from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
 from ._ops._common import joined_shape
+from ._ops._undifferentiable import missing, not_implemented, refused
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -73,10 +74,22 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The different elements (``dim`` None) or slices along ``dim``, sorted; then, where asked for, for each element its
-    number among them, and how often each occurs (int64). Not differentiable."""
-    input = input.detach()
+    number among them, and how often each occurs (int64). The elements require grad where ``input`` does, but have no derivative:
+    backward raises NotImplementedError."""
     if dim is not None:
-        return _unique_slices(input, dim, return_inverse, return_counts)
+        return _refused("unique_dim", input, _unique_slices(input.detach(), dim, return_inverse, return_counts))
+    return _refused("_unique2", input, _unique_elements(input.detach(), return_inverse, return_counts))
+
+
+def _refused(name: str, input: Tensor, pieces: Any) -> Any:
+    several = isinstance(pieces, tuple)
+    (out,) = refused(not_implemented(name), (pieces[0] if several else pieces,), input)
+    return (out, *pieces[1:]) if several else out
+
+
+def _unique_elements(input: Tensor, return_inverse: bool, return_counts: bool) -> Any:
+    if input.is_complex():
+        raise NotImplementedError(f'"unique" not implemented for \'{input.dtype}\', which has no order')
     flat = input.reshape(-1)
     if flat.numel() == 0:
         empty = flat.new_empty((0,), dtype=_C.int64)
@@ -116,7 +129,10 @@ def unique_consecutive(
 ) -> Any:
     """The first of each run of equal elements (``dim`` None: of the flattened tensor) or slices along ``dim``, then as
     for :func:`unique`."""
-    input = input.detach()
+    return _refused("unique_consecutive", input, _runs_of(input.detach(), return_inverse, return_counts, dim))
+
+
+def _runs_of(input: Tensor, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
     lines = input.reshape(input.numel(), 1) if dim is None else _as_rows(input, dim)
     if lines.size(0) == 0:
         empty = input.new_empty((0,), dtype=_C.int64)
@@ -138,6 +154,8 @@ def isin(
     device = elements.device if isinstance(elements, Tensor) else test_elements.device
     dtype = _C.result_type(elements, test_elements)
     a, b = (t.detach() if isinstance(t, Tensor) else _C.tensor(t, device=device) for t in (elements, test_elements))
+    if dtype.is_complex:
+        raise NotImplementedError(f"Unsupported input type encountered for isin(): {dtype}, which has no order")
     a, table = a.to(dtype), b.reshape(-1).to(dtype).sort(0)[0]
     if table.numel() == 0:
         found = a.new_zeros(a.shape, dtype=_C.bool)
@@ -175,7 +193,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 @_names.both
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often 0, 1, 2, ... occur in a vector of integers, or the sums of their weights: int64, float32 for float32
-    weights, otherwise float64."""
+    weights, otherwise float64. No derivative: backward raises."""
     if input.is_floating_point() or input.is_complex() or input.dtype == _C.bool:
         raise NotImplementedError(f"bincount is not implemented for {input.dtype}: it counts integers")
     if minlength < 0:
@@ -188,7 +206,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     dtype = _C.int64 if weights is None or not values.size else _C.float32 if weights.dtype == _C.float32 else _C.float64
     each = None if weights is None else weights.detach().cpu().to(_C.float64).numpy()
     counts = np.bincount(values.astype(np.int64, copy=False), each, minlength)
-    return _C.from_numpy(counts).to(input.device, dtype)
+    result = _C.from_numpy(counts).to(input.device, dtype)
+    return result if weights is None else refused(missing("bincount"), (result,), weights)[0]
 
 
 @_names.both
@@ -343,7 +362,7 @@ def nanmean(
 ) -> Tensor:
     """The mean of the elements that are not NaN; NaN where there are none."""
     if not input.is_floating_point():
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype}")
+        raise NotImplementedError(f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype}")
     count = (~input.isnan()).sum(dim, keepdim)
     return input.nansum(dim, keepdim, dtype=dtype) / count
 
@@ -382,6 +401,8 @@ def aminmax(
     """The named pair (min, max) of all elements, or along ``dim``."""
     from .return_types import aminmax as pair
 
+    if input.is_complex():
+        raise TypeError(f"aminmax not implemented for {input.dtype}, which has no order")
     if dim is None:
         if input.numel() == 0:
             raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")

@@ -13,8 +13,9 @@ import numpy as np
 from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
-from ._ops._matrix import array, tensor
+from ._ops._matrix import array, recording, tensor
 from ._ops._matrix import frexp as _Pair
+from ._ops._undifferentiable import Scaled
 
 __all__: list[str] = []  # functions that nothing here or in _functions.py hides; the package imports the other names itself
 _names = Names(__all__)
@@ -266,13 +267,17 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
 @_names.both
 @with_out(apart=True)
 def frexp(input: Tensor, *, out: Any = None) -> Any:
-    """(mantissa, exponent): input = mantissa * 2^exponent, the mantissa in [0.5, 1), the exponent int32. No derivative. ``out``: two
+    """(mantissa, exponent): input = mantissa * 2^exponent, the mantissa in [0.5, 1), the exponent int32. ``out``: two
     tensors of these dtypes, RuntimeError for others."""
     wide = input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
     if not wide.is_floating_point():
         raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
     mantissa, exponent = np.frexp(array(wide))
-    return _Pair(tensor(mantissa, input).to(input.dtype), tensor(np.asarray(exponent, np.int32), input))
+    powers = tensor(np.asarray(exponent, np.int32), input)
+    result = tensor(mantissa, input).to(input.dtype)
+    if recording(input):
+        result = Scaled.apply(input, result, 2.0 ** -powers.to(input.dtype))
+    return _Pair(result, powers)
 
 
 @_names.function

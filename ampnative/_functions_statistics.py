@@ -13,6 +13,7 @@ from ._C import Tensor
 from ._function_names import Names
 from ._ops import _matrix
 from ._ops._matrix import array, shown, tensor
+from ._ops._undifferentiable import missing, refused
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -97,7 +98,7 @@ def _edges(input: Tensor, bins: int, range: Sequence[float] | None) -> np.ndarra
     if range is not None:
         low, high = (float(end) for end in range)
     elif input.numel():
-        low, high = float(input.min()), float(input.max())
+        low, high = float(input.detach().min()), float(input.detach().max())
     if not (np.isfinite(low) and np.isfinite(high)):
         raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low:g}, {high:g}] is not finite")
     if low > high:
@@ -134,7 +135,8 @@ def histogram(
     the widths. The last bin has both its ends; what lies outside and NaN is left out.
 
     ``bins``: how many, of equal width between the ends of ``range`` (smallest and largest element), or the edges in ascending order.
-    float32 and float64 (NotImplementedError for others). RuntimeError for what does not fit. No derivative.
+    float32 and float64 (NotImplementedError for others). RuntimeError for what does not fit. No derivative:
+    backward raises.
     """
     if input.dtype not in (_C.float32, _C.float64):
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{shown(input.dtype)}': convert the input with .float()")
@@ -160,7 +162,8 @@ def histogram(
             hist = hist / (hist.sum() * np.diff(edges))
     result = _matrix.histogram(tensor(hist.astype(edges.dtype), input), tensor(edges, input))
     if out is None:
-        return result
+        arguments = (t for t in (input, bins, weight) if isinstance(t, Tensor))
+        return _matrix.histogram(*refused(missing("histogram"), tuple(result), *arguments))
     for place, found in zip(out, result, strict=True):
         place.copy_(found)
     return _matrix.histogram(*out)

@@ -373,6 +373,7 @@ EXAMPLES: dict[str, list[Example]] = {
 
 # Rows with a tensor input that need no example, and why.
 WITHOUT_EXAMPLE = {
+    "heaviside": "has no derivative: tested in test_undifferentiable.py",
     "attention": "takes fp32 and 16 bits: tested in test_attention_tiles.py",
     "alias": "made by the package itself, never by a caller",
     "where_index": "indices only",

@@ -268,3 +268,70 @@ def test_integers_between_index_tensors_leave_them_neighbours():
     leaf = torch.arange(24.0).reshape(2, 3, 2, 2).requires_grad_()
     (leaf[:, a, 0, a] * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
     assert leaf.grad[:, :, 0].tolist() == [[[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]]
+
+
+def index_tensor(device, *values):
+    return torch.tensor(values, device=device)
+
+
+FLOAT_IN_HALF = "Index put requires the source and destination dtypes match, got float32 for the destination and float16"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda to: to(0, 2), lambda to: to(1), lambda to: [0, 2], lambda to: np.array([0, 2]), lambda to: range(2),
+        lambda to: (slice(None), to(0, 2)), lambda to: (to(0, 2), 1), lambda to: (to(0, 2), to(0, 1)),
+        lambda to: to(True)[0], lambda to: (True,), lambda to: (True, to(True, False, True)),
+        lambda to: (to(True, False, True), to(0, 1)), lambda to: torch.empty(0, dtype=torch.int64),
+    ],
+)  # fmt: skip
+def test_writes_at_index_tensors_want_one_dtype(device, key):
+    """Integers and slices cast what is assigned; index tensors do not, whatever the number of elements."""
+    key = key(lambda *v: index_tensor(device, *v))
+    for source in (torch.tensor(2.0).half(), torch.ones(1).half().to(device), torch.tensor(2).half().requires_grad_()):
+        x = torch.zeros(3, 3, device=device)
+        with pytest.raises(RuntimeError, match=FLOAT_IN_HALF):
+            x[key] = source
+        assert not x.any() and x._version == 0 and not x.requires_grad
+        x[key] = source.float()
+        x[key] = 2.5
+        x[key] = True
+
+
+def test_dtypes_that_a_write_casts(device):
+    x = torch.zeros(3, 3, device=device)
+    two, mask = torch.tensor(2.0, dtype=torch.float16, device=device), index_tensor(device, True, False, True)
+    x[0], x[1:2], x[..., 2], x[None] = two, two.double(), two.bfloat16(), two.long()
+    assert x.tolist() == [[2.0] * 3] * 3
+    for k, (source, where) in enumerate([(two, mask), (two.double()[None], (mask, slice(None))), (two.long(), (..., mask))]):
+        x.zero_()[where] = source + k
+        assert x.sum().item() == 6 * (2 + k)  # one element for one mask is a fill
+    x.index_put_((mask,), two)
+    assert x.index_put((mask,), two.double()).dtype == torch.float32
+    with pytest.raises(RuntimeError, match="Index put requires"):
+        x.index_put_((mask,), two, accumulate=True)
+    with pytest.raises(RuntimeError, match=FLOAT_IN_HALF):
+        x[mask] = two.expand(3)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        x.half()[mask] = torch.tensor(1e6, device=device)
+    for value in (1, 2.0, two.float(), two):
+        with pytest.raises(RuntimeError, match="only supports boolean masks"):
+            x[mask.to(torch.uint8)] = value
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[index_tensor(device, 0, 2)] = torch.ones(2, dtype=torch.float16, device=device)  # the shape is looked at first
+    x.zero_()[True] = two
+    assert x.tolist() == [[2.0] * 3] * 3
+    x[False] = torch.ones(7, dtype=torch.float16, device=device)
+    assert x._version == 13 and x.tolist() == [[2.0] * 3] * 3
+
+
+def test_a_region_does_not_hide_a_write_in_another_dtype(device):
+    x, index = torch.zeros(4, 4, device=device), index_tensor(device, 0, 2)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        y = torch.ones(4, 4, device=device) @ torch.ones(4, 4, device=device)
+        with pytest.raises(RuntimeError, match="got float32 for the destination and bfloat16 for the source"):
+            x[index] = y[:2]
+        x[:, 1] = y[:, 0]
+        x[index] = y[:2].float()
+    assert x.sum().item() == 40

@@ -215,16 +215,55 @@ def test_searchsorted_lines_and_nan(device):
     x = torch.tensor([[3.0, np.nan], [9.0, 2.0]], device=device)
     assert torch.searchsorted(lines, x).tolist() == [[1, 3], [3, 0]]  # a NaN among the edges is below nothing
     assert torch.searchsorted(lines.t().contiguous().t(), x, right=True).tolist() == [[2, 3], [3, 1]]
-    with pytest.raises(RuntimeError, match="same dtype"):
-        torch.searchsorted(lines, x.double())
     with pytest.raises(RuntimeError, match="opposites"):
         torch.searchsorted(lines[0], x, right=True, side="left")
     with pytest.raises(RuntimeError, match="dimension"):
         torch.searchsorted(lines, torch.ones(3, 2, device=device))
     with pytest.raises(RuntimeError, match="1 dimension"):
         torch.bucketize(x, lines)
-    with pytest.raises(IndexError):
+    with pytest.raises(RuntimeError, match="sorter index out of range"):
         torch.searchsorted(lines[0], x, sorter=torch.tensor([0, 1, 7], device=device))
+
+
+NUMBERS = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+
+
+@pytest.mark.parametrize("edge", NUMBERS)
+def test_searchsorted_compares_in_the_joint_dtype(device, edge):
+    edges = torch.tensor([0.5, 1.0, 2.0, 3.0], device=device).to(edge)
+    for dtype in (*NUMBERS, torch.bool):
+        x = torch.tensor([0.0, 0.75, 1.0, 1.3, 2.5, 9.0], device=device).to(dtype)
+        for right in (False, True):
+            common = torch.promote_types(edge, dtype)
+            line, sought = edges.to(common).double().cpu().numpy(), x.to(common).double().cpu().numpy()
+            want = np.searchsorted(line, sought, side="right" if right else "left")
+            same(torch.bucketize(x, edges, right=right), want)
+            same(torch.searchsorted(edges, x, right=right), want)
+            same(torch.searchsorted(edges.flip(0), x, right=right, sorter=torch.tensor([3, 2, 1, 0], device=device)), want)
+            same(torch.searchsorted(edges, x, right=right, out=torch.empty(0, dtype=torch.int64, device=device)), want)
+            assert torch.searchsorted(edges.expand(2, 4), x.expand(2, 6), right=right).tolist() == [want.tolist()] * 2
+
+
+def test_searchsorted_joint_dtypes_round(device):
+    """2**24 + 1 is 2**24 in float32; a number or a tensor of no dimensions follows the edges where it may."""
+    def at(values, edges, value_dtype, edge_dtype):
+        edges = torch.tensor(edges, dtype=edge_dtype, device=device)
+        return torch.bucketize(torch.tensor(values, dtype=value_dtype, device=device), edges).tolist()
+
+    assert at([2**24 + 1], [2.0**24], torch.int64, torch.float32) == [0]
+    assert at([1 / 3], [1 / 3], torch.float32, torch.float16) == [1]
+    assert at([1 / 3], [1 / 3], torch.float16, torch.float32) == [0]
+    assert at([0.1], [0.1], torch.float64, torch.float32) == [0]
+    assert at(0.1, [0.1], torch.float64, torch.float32) == 0
+    assert at([300], [1, 44, 45], torch.int64, torch.uint8) == [3]
+    assert at(300, [1, 44, 45], torch.int64, torch.uint8) == 1
+    assert torch.bucketize(0.3, torch.tensor([0, 1], device=device)).item() == 1
+    with torch.autocast(device, dtype=torch.bfloat16):
+        y = torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)
+        assert torch.bucketize(y, torch.tensor([1.0, 2.0, 3.0], device=device)).tolist() == [[1, 1], [1, 1]]
+    for edges, x in (([True], torch.tensor(True)), ([1.0], torch.tensor([1j])), ([1j], torch.tensor([1.0]))):
+        with pytest.raises(NotImplementedError):
+            torch.searchsorted(torch.tensor(edges, device=device), x.to(device))
 
 
 @settings(max_examples=40, deadline=None)

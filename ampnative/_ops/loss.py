@@ -186,8 +186,9 @@ def _check_ctc(log_probs: Tensor, targets: Tensor, steps: list[int], lengths: li
 
 
 def _ctc(log_probs: Tensor, targets: Tensor, steps: Any, lengths: Any, blank: int, reduction: str, zero_infinity: bool) -> Tensor:
-    if not log_probs.is_floating_point() or log_probs.dim() not in (2, 3) or targets.dim() not in (1, 2):
-        raise RuntimeError(
+    floating = log_probs.is_floating_point()
+    if not floating or log_probs.dim() not in (2, 3) or targets.dim() not in (1, 2):
+        raise (RuntimeError if floating else NotImplementedError)(
             "ctc_loss: log_probs is a floating tensor (T, N, C) or (T, C) and targets (N, S) or (sum of target_lengths), "
             f"but got {log_probs.dtype} {list(log_probs.shape)} and {list(targets.shape)}"
         )

@@ -7,6 +7,8 @@ import numpy as np
 from .. import _C
 from .._C import Tensor
 from ._common import joined_shape
+from ._matrix import recording
+from ._undifferentiable import Scaled, flat_in
 
 
 def trace(input: Tensor) -> Tensor:
@@ -19,7 +21,7 @@ def trace(input: Tensor) -> Tensor:
 
 def nansum(input: Tensor, dim: tuple[int, ...] | None, keepdim: bool, dtype: _C.dtype | None) -> Tensor:
     if input.is_complex():
-        raise RuntimeError("nansum does not support complex inputs")
+        raise NotImplementedError("nansum does not support complex inputs")
     if dtype is not None and dtype.is_complex and input.is_floating_point():
         raise NotImplementedError(f"nansum is not implemented for {dtype}: sum in a real dtype")
     if input.is_floating_point():
@@ -126,4 +128,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
         x, y = a.float().numpy(), b.float().numpy()
         bits, other_bits = (t.view(_C.int16).numpy() for t in (a, b))
         result = _C.from_numpy(np.asarray(_next_16(x, y, bits, other_bits))).view(dtype)
-    return result.to(input.device if input.dim() or other.dim() == 0 else other.device)
+    result = result.to(input.device if input.dim() or other.dim() == 0 else other.device)
+    if recording(input):
+        result = Scaled.apply(input.to(dtype), result, (a != b).to(result.device, dtype))
+    return flat_in(result, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,22 @@ class Function(_C._FunctionBase):
 
     Subclasses define static methods, either ``forward(ctx, *args)`` or ``forward(*args)`` with ``setup_context(ctx, inputs,
     output)``, and ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward. They are called by
-    ``Sub.apply(*args)``.
+    ``Sub.apply(*args)``. Instances are of no use: making one warns (DeprecationWarning), calling one is a RuntimeError.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated: the methods of an autograd function are static. Call "
+            f"{type(self).__name__}.apply(...)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Make forward and backward static methods "
+            f"that take ctx first, and call {type(self).__name__}.apply(...)"
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

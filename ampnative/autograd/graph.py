@@ -152,16 +152,17 @@ def register_multi_grad_hook(
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """Inside, the graph keeps copies: what it saved may be written to before backward. Leaves that require grad are kept as they are."""
+    """Inside, the graph keeps copies, also of parameters: what it saved may be written to before backward."""
     with saved_tensors_hooks(lambda tensor: tensor.clone(), lambda kept: kept):
         yield
 
 
 class saved_tensors_hooks:
     """Context manager: what is recorded inside keeps ``pack_hook(tensor)`` in place of each saved tensor; backward calls
-    ``unpack_hook`` on it and must get a tensor of the same shape, dtype and device. Leaves that require grad are kept as they are.
+    ``unpack_hook`` on it, once, and must get a tensor of the same shape, dtype and device.
 
-    ``pack_hook`` runs unrecorded and sees the tensor without its history. Innermost hooks win. For this thread only.
+    ``pack_hook`` runs unrecorded and sees the tensor itself (a parameter is a parameter), or of an operation's own result an alias; it
+    must not write to it. Writes to a tensor that was packed are not found any more. Innermost hooks win. For this thread only.
     """
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:

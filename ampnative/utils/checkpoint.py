@@ -187,7 +187,7 @@ class _Frame:
         found: list[Tensor] = []
 
         def pack(tensor: Tensor) -> Tensor:
-            found.append(tensor)
+            found.append(tensor if tensor.is_leaf else tensor.detach())  # the history of this run is of no use to anybody
             if self.early_stop and len(found) == len(self.saved):
                 raise _Stop
             return tensor

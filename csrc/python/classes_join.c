@@ -356,13 +356,6 @@ int run_INDEX_PUT(OpCall *c) {
     Tensor *in = c->arg[0].t, *values = c->arg[2].t;
     bool adjacent = c->arg[4].i != 0;
     IndexPlan p;
-    if (values->v.dtype != in->v.dtype && !(values->flags & TENSOR_WRAPPED)) {
-        PyErr_Format(
-            PyExc_RuntimeError,
-            "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
-            amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
-        return -1;
-    }
     Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
     if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
         return -1;
@@ -376,6 +369,13 @@ int run_INDEX_PUT(OpCall *c) {
     int got = amp_broadcast_shapes(nd, p.shape, values->v.ndim, values->v.shape, joined);
     if (got != nd || memcmp(joined, p.shape, (size_t)nd * sizeof *joined)) {
         PyErr_SetString(PyExc_RuntimeError, "shape mismatch: value tensor cannot be broadcast to indexing result");
+        return -1;
+    }
+    if (values->v.dtype != in->v.dtype && !(values->flags & TENSOR_WRAPPED)) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "Index put requires the source and destination dtypes match, got %s for the destination and %s for the source.",
+            amp_dtype_info[in->v.dtype].name, amp_dtype_info[values->v.dtype].name);
         return -1;
     }
     Tensor *same = raw_cast(values, in->v.dtype);

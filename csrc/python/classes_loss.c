@@ -68,10 +68,10 @@ static Tensor *at_least(Back *b, Tensor *x, double floor) {
     return op_args(b, OP_clamp, arg);
 }
 
-/* The loss in the dtype of one of its inputs, whatever the others were promoted to. */
-static Tensor *loss_in_dtype_of(Back *b, Tensor *loss, const Tensor *x) {
+/* The loss in the dtype of one of its inputs, whatever the others were promoted to. `absent`: no kernel takes these inputs at all. */
+static Tensor *loss_in_dtype_of(Back *b, Tensor *loss, const Tensor *x, bool absent) {
     if (loss && amp_is_floating(loss->v.dtype) && amp_is_integral(x->v.dtype)) {
-        PyErr_Format(PyExc_RuntimeError,
+        PyErr_Format(absent ? PyExc_NotImplementedError : PyExc_RuntimeError,
                      "result type %s can't be cast to the desired output type %s: convert it to a float dtype",
                      amp_dtype_info[loss->v.dtype].name, amp_dtype_info[x->v.dtype].name);
         b->failed = true;
@@ -160,7 +160,7 @@ int run_COMPOSE_HUBER(OpCall *c) {
     back_begin(b);
     Tensor *loss = reduced(b, huber(b, c, delta, 0.5, delta), reduction);
     const Tensor *x = c->arg[0].t; /* the CPU's result has the input's dtype, CUDA's the promoted one */
-    return frame_end(c, b, x->v.device == AMP_CPU ? loss_in_dtype_of(b, loss, x) : loss);
+    return frame_end(c, b, x->v.device == AMP_CPU ? loss_in_dtype_of(b, loss, x, amp_is_integral(c->arg[1].t->v.dtype)) : loss);
 }
 
 /* ---- class numbers ---- */
@@ -523,7 +523,7 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
     back_begin(b);
     Tensor *loss = pos_weight ? weighted_bce(b, x, t, pos_weight) : op2(b, OP_bce_logits_kernel, x, t);
     loss = reduced(b, weight ? mul(b, loss, weight) : loss, reduction);
-    return frame_end(c, b, loss_in_dtype_of(b, loss, t));
+    return frame_end(c, b, loss_in_dtype_of(b, loss, t, amp_is_integral(x->v.dtype) || t->v.dtype == AMP_BOOL));
 }
 
 /* ---- logsumexp, norm ---- */

@@ -145,7 +145,7 @@ static int unary_dtypes(const OpCall *c, const Tensor *in, int *compute, int *ou
         return bool_refused(c, "Use logical_not() or the ~ operator instead.");
     }
     if (c->row->op == OP_bitwise_not && !amp_is_integral(dtype)) {
-        PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not %s",
+        PyErr_Format(PyExc_NotImplementedError, "\"bitwise_not\" not implemented for '%s': it works on integers and bools",
                      amp_dtype_info[dtype].name);
         return -1;
     }
@@ -447,6 +447,17 @@ static int binary_dtype_checks(const OpCall *c, int common) {
             PyExc_NotImplementedError,
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
             "`~` or `logical_not()` operator instead, or bitwise_xor() for two bool tensors.");
+        return -1;
+    }
+    bool extremum = op == OP_maximum || op == OP_minimum || op == OP_fmax || op == OP_fmin || op == OP_max_other ||
+                    op == OP_min_other;
+    if (extremum && amp_is_complex(common)) {
+        const char *name = op == OP_max_other ? "maximum" : op == OP_min_other ? "minimum" : c->row->name;
+        PyErr_Format(PyExc_TypeError, "%s not implemented for complex tensors, which have no order", name);
+        return -1;
+    }
+    if (op == OP_heaviside && amp_is_complex(common)) {
+        PyErr_SetString(PyExc_NotImplementedError, "heaviside is not yet implemented for complex tensors");
         return -1;
     }
     bool half_complex = (common == AMP_COMPLEX32 && (op == OP_div || op == OP_pow)) ||

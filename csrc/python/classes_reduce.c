@@ -120,7 +120,7 @@ static int reduce_dtype(const OpCall *c, const Tensor *in) {
     }
     bool needs_float = c->row->op == OP_mean || c->row->op == OP_mean_dim || c->row->op == OP_vector_norm;
     if (needs_float && !amp_is_floating(dtype) && !amp_is_complex(dtype)) {
-        PyErr_Format(PyExc_RuntimeError,
+        PyErr_Format(PyExc_NotImplementedError,
                      "%s(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
                      c->row->name, amp_dtype_info[dtype].name);
         return -1;
@@ -167,6 +167,10 @@ static int run_indexed(OpCall *c, bool values) {
     Tensor *in = c->arg[0].t;
     Reduction r;
     if (plan_reduction(c, in, &r) < 0) {
+        return -1;
+    }
+    if (amp_is_complex(in->v.dtype)) {
+        PyErr_Format(PyExc_TypeError, "%s(): does not support complex input, which has no order", c->row->name);
         return -1;
     }
     if (r.count == 0) {

@@ -40,7 +40,9 @@ static int refuse_complex(const OpCall *c, const Tensor *in) {
     if (!amp_is_complex(in->v.dtype)) {
         return 0;
     }
-    PyErr_Format(PyExc_TypeError, "%s does not support complex dtypes, which have no order: got %s", c->row->name,
+    bool in_order = c->row->op == OP_sort || c->row->op == OP_topk || c->row->op == OP_logcumsumexp;
+    PyErr_Format(in_order ? PyExc_TypeError : PyExc_NotImplementedError,
+                 "%s does not support complex dtypes, which have no order: got %s", c->row->name,
                  amp_dtype_info[in->v.dtype].name);
     return -1;
 }
@@ -198,7 +200,6 @@ static int search_error(const char *text) {
 }
 
 static int check_search(const OpCall *c, const Tensor *sequence, const Tensor *values, const Tensor *sorter, bool *right) {
-    bool wrapped = values->flags & TENSOR_WRAPPED;
     if (c->arg[4].kind == ARG_STR) {
         bool side_right = !strcmp(c->arg[4].s, "right");
         if (!side_right && strcmp(c->arg[4].s, "left")) {
@@ -228,13 +229,6 @@ static int check_search(const OpCall *c, const Tensor *sequence, const Tensor *v
         return search_error("boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
                             "value tensor must match");
     }
-    if (!wrapped && sequence->v.dtype != values->v.dtype) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but got boundary "
-                     "tensor dtype %s and input value tensor dtype %s",
-                     amp_dtype_info[sequence->v.dtype].name, amp_dtype_info[values->v.dtype].name);
-        return -1;
-    }
     if (sorter && (sorter->v.dtype != AMP_INT64 || sorter->v.ndim != sequence->v.ndim ||
                    memcmp(sorter->v.shape, sequence->v.shape, (size_t)sequence->v.ndim * sizeof(int64_t)))) {
         return search_error("boundary and sorter must have the same size, and sorter must be of dtype long (int64)");
@@ -249,13 +243,30 @@ int run_SEARCH(OpCall *c) {
     if (device < 0 || check_search(c, sequence, values, sorter, &right) < 0) {
         return -1;
     }
+    /* Both are compared in the dtype that arithmetic of the two would have. */
+    int common = promote_tensors(2, (Tensor *const[]){sequence, values});
+    if (common == AMP_BOOL && sequence->v.numel && values->v.numel) {
+        PyErr_Format(PyExc_NotImplementedError, "%s: not implemented for bool: there is no order to search in", c->row->name);
+        return -1;
+    }
     Tensor *out = result_new(c, 0, values->v.ndim, values->v.shape, c->arg[2].i ? AMP_INT32 : AMP_INT64, device, ALIAS_NEVER);
-    Call call = {.op = c->row->op,
-                 .nin = 3,
-                 .nout = 1,
-                 .in = {&sequence->v, &values->v, sorter ? &sorter->v : NULL},
-                 .out = {out ? &out->v : NULL},
-                 .nnum = 1,
-                 .num = {number_int(right)}};
-    return out ? run_slot(device, AMP_BACKEND_SLOT(device, search), &call, values->v.numel * 128, c->row->name) : -1;
+    Tensor *edges = out ? raw_cast(sequence, common) : NULL, *sought = edges ? raw_cast(values, common) : NULL;
+    int failed = -1;
+    if (sought) {
+        Call call = {.op = c->row->op,
+                     .nin = 3,
+                     .nout = 1,
+                     .in = {&edges->v, &sought->v, sorter ? &sorter->v : NULL},
+                     .out = {&out->v},
+                     .nnum = 1,
+                     .num = {number_int(right)}};
+        failed = run_slot(device, AMP_BACKEND_SLOT(device, search), &call, values->v.numel * 128, c->row->name);
+        if (failed < 0 && PyErr_ExceptionMatches(PyExc_IndexError)) {
+            PyErr_Clear();
+            search_error("sorter index out of range: it holds a position that the boundaries do not have");
+        }
+    }
+    Py_XDECREF(edges);
+    Py_XDECREF(sought);
+    return failed;
 }

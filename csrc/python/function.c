@@ -81,18 +81,17 @@ static void context_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
-    PyErr_Format(PyExc_RuntimeError, "%s is not meant to be instantiated: its methods are static. Call %s.apply(...)",
-                 type->tp_name, type->tp_name);
-    return NULL;
-}
-
 static Context *context_make(PyTypeObject *type) {
     Context *ctx = (Context *)type->tp_alloc(type, 0);
     if (ctx) {
         ctx->materialize = true;
     }
     return ctx;
+}
+
+/* An instance that a user makes, about which Function.__init__ warns: a context that no node has. */
+static PyObject *context_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    return (PyObject *)context_make(type);
 }
 
 static int store_tuple(PyObject **slot, PyObject *args) {
@@ -137,13 +136,9 @@ static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
 }
 
 static PyObject *unpack_hooked(Context *ctx, const Kept *k) {
-    Tensor *t = saved_unpack(k->packed);
-    if (t && ctx->running && k->output >= 0) {
-        saved_link(t, &(Edge){(PyObject *)ctx->running, (uint32_t)k->output});
-    } else if (t && ctx->running && k->input >= 0) {
-        saved_link(t, &ctx->running->edge[k->input]);
-    }
-    return (PyObject *)t;
+    Edge own = {(PyObject *)ctx->running, (uint32_t)k->output};
+    const Edge *e = !ctx->running ? NULL : k->output >= 0 ? &own : k->input >= 0 ? &ctx->running->edge[k->input] : NULL;
+    return (PyObject *)saved_unpack(k->packed, e);
 }
 
 /* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
@@ -272,13 +267,17 @@ done:
     return result;
 }
 
+enum { NO_TENSOR = -1 }; /* the dtype of an argument of forward that is something else */
+
 /* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
 static Node *make_node(PyObject *args) {
     Py_ssize_t n = PyTuple_GET_SIZE(args);
     Node *node = node_new(NODE_FUNCTION, (int)n, 1, 0);
     for (Py_ssize_t i = 0; node && i < n; i++) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
-        if (tensor_check(o) && (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0)) {
+        if (!tensor_check(o)) {
+            node->in[i].dtype = NO_TENSOR;
+        } else if (edge_set(&node->edge[i], (Tensor *)o) < 0 || meta_set(&node->in[i], (Tensor *)o) < 0) {
             Py_CLEAR(node);
         }
     }
@@ -403,7 +402,7 @@ static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
         }
         if (saved_hooks_want(t)) {
             k->input = (int)position(args, o);
-            k->packed = saved_pack(t);
+            k->packed = saved_pack(t, k->output >= 0 ? t->fn : NULL, k->output);
         } else {
             k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
         }
@@ -537,8 +536,16 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
         if (g == Py_None) {
             continue;
         }
+        if (n->in[i].dtype == NO_TENSOR) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "function %sBackward returned a gradient different than None at position %d, but the corresponding forward "
+                "input was not a Variable: return None for what is no tensor",
+                name, i + 1);
+            return -1;
+        }
         if (!tensor_check(g)) {
-            PyErr_Format(PyExc_TypeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name,
+            PyErr_Format(PyExc_RuntimeError, "function %sBackward: expected Variable or None (got %s) as gradient %d", name,
                          Py_TYPE(g)->tp_name, i);
             return -1;
         }

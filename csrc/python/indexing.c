@@ -13,6 +13,8 @@ typedef struct Selection {
     Tensor *view;                /* strong */
     Tensor *index[AMP_MAX_DIMS]; /* strong, per dimension of the view; NULL: whole dimension */
     int nindex, ndim;            /* of the tensor */
+    int masks, mask_dims;        /* masks of at least one dimension, and how many of the index tensors are theirs */
+    bool byte_mask;              /* one of them is uint8 */
     bool basic;                  /* only a view */
     bool whole; /* asked for: 0-dim index tensors select by the index slot like others, the view keeps the tensor's dimensions */
 } Selection;
@@ -109,6 +111,9 @@ static int take_tensor(Selection *s, int *dim, Tensor *t) {
     if (is_mask(t)) {
         Tensor *mask = t->v.dtype == AMP_BOOL ? (Tensor *)Py_NewRef(t) : call_cast(t, AMP_BOOL);
         int failed = mask ? take_mask(s, dim, mask) : -1;
+        s->masks += t->v.ndim > 0;
+        s->mask_dims += t->v.ndim;
+        s->byte_mask |= t->v.dtype == AMP_UINT8;
         Py_XDECREF(mask);
         return failed;
     }
@@ -367,6 +372,37 @@ static Tensor *fit_value(Tensor *value, int ndim) {
     return drop > 0 ? call_reshape(value, value->v.ndim - drop, value->v.shape + drop) : (Tensor *)Py_NewRef(value);
 }
 
+/* One element for what a single mask chose is a fill, as in PyTorch: its dtype need not be the tensor's. */
+static bool is_fill(const Selection *s, const Tensor *value) {
+    return s->masks == 1 && s->nindex == s->mask_dims && value->v.numel == 1;
+}
+
+/* The element of a fill in the target's dtype and memory of its own: x[mask] = x[0] reads while it writes. New reference. */
+static Tensor *fill_element(const Selection *s, Tensor *value) {
+    if (s->byte_mask) {
+        PyErr_SetString(PyExc_RuntimeError, "index_put: masked_fill_ only supports boolean masks, but got a mask of dtype uint8");
+        return NULL;
+    }
+    Number n;
+    bool same = value->v.dtype == s->view->v.dtype || value->v.device == AMP_META;
+    if (!same && (number_from_object((PyObject *)value, &n) < 0 || check_number(&n, s->view->v.dtype) < 0)) {
+        return NULL;
+    }
+    Tensor *fit = call_cast(value, s->view->v.dtype);
+    if (fit && fit->st == s->view->st) {
+        Py_SETREF(fit, call_clone(fit));
+    }
+    return fit;
+}
+
+/* x[True] = v and x[False] = v, the key being nothing but that: everything or nothing. */
+static int select_bool(Tensor *t, Selection *s) {
+    memset(s, 0, sizeof *s);
+    s->ndim = t->v.ndim;
+    s->basic = true;
+    return (s->view = call_unsqueeze(t, 0)) ? 0 : -1;
+}
+
 int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
     Selection s;
     int failed = -1;
@@ -375,8 +411,12 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
-    if (select_key((Tensor *)self, key, false, &s) < 0 ||
+    if ((PyBool_Check(key) ? select_bool((Tensor *)self, &s) : select_key((Tensor *)self, key, false, &s)) < 0 ||
         !(raw = value_tensor((Tensor *)self, value, s.basic && s.view->v.numel == 1))) {
+        goto done;
+    }
+    if (key == Py_False) {
+        failed = 0;
         goto done;
     }
     if (s.basic) {
@@ -398,11 +438,11 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
         batch = list[i]->v.ndim > batch ? list[i]->v.ndim : batch;
     }
     fit = fit_value(raw, s.view->v.ndim - n + batch);
-    if (fit) {
+    if (fit && array_check(value)) { /* NumPy's dtypes are not chosen: 2.5 is a float64 there */
         Py_SETREF(fit, call_cast(fit, s.view->v.dtype));
     }
-    if (fit && fit->st == s.view->st && fit->v.numel == 1 && tensor_check(key) && ((Tensor *)key)->v.dtype == AMP_BOOL) {
-        Py_SETREF(fit, call_clone(fit)); /* x[mask] = x[0] is a fill */
+    if (fit && is_fill(&s, fit)) {
+        Py_SETREF(fit, fill_element(&s, fit));
     }
     if (!fit) {
         goto done;
@@ -458,7 +498,7 @@ static PyObject *in_first_order(const Selection *s, bool permuted, PyObject *res
 
 PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, bool accumulate, bool inplace) {
     Selection s = {0};
-    Tensor *list[MAX_INDICES];
+    Tensor *list[MAX_INDICES], *fit = NULL;
     int n, first;
     bool adjacent;
     PyObject *result = NULL, *key = key_of_indices(indices);
@@ -479,9 +519,15 @@ PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, 
         goto done;
     }
     bool permuted = s.view != (Tensor *)self;
+    if (!accumulate && is_fill(&s, (Tensor *)values)) {
+        fit = fill_element(&s, (Tensor *)values);
+        if (!fit) {
+            goto done;
+        }
+    }
     Arg arg[MAX_ARGS] = {arg_tensor(s.view),
                          {.kind = ARG_TENSORS, .n = n, .ts = list},
-                         arg_tensor((Tensor *)values),
+                         arg_tensor(fit ? fit : (Tensor *)values),
                          arg_int(first),
                          arg_int(adjacent),
                          arg_bool(accumulate)};
@@ -493,6 +539,7 @@ PyObject *tensor_index_put(PyObject *self, PyObject *indices, PyObject *values, 
     }
 done:
     Py_XDECREF(key);
+    Py_XDECREF(fit);
     selection_done(&s);
     return result;
 }

@@ -340,10 +340,21 @@ static int copy_args(Node *n, const Arg *arg) {
     return 0;
 }
 
+/* What hooks make of t, which is what the call overwrites, or an output, or neither. */
+static PyObject *keep_packed(Node *n, int slot, Tensor *t, bool overwritten) {
+    if (!overwritten) {
+        return saved_pack(t, slot < 4 ? NULL : n, slot - 4);
+    }
+    Tensor *alias = tensor_shallow(t); /* the node will be t's history */
+    PyObject *kept = alias ? saved_pack(alias, NULL, 0) : NULL;
+    Py_XDECREF(alias);
+    return kept;
+}
+
 /* Keeps t, or an alias for it (an own output: fn is filled in when it is read, back_saved), or what a hook makes of it. */
-static int keep(Node *n, int slot, Tensor *t, uint32_t version) {
+static int keep(Node *n, int slot, Tensor *t, uint32_t version, bool overwritten) {
     bool pack = saved_hooks_want(t);
-    PyObject *kept = pack ? saved_pack(t) : slot < 4 ? Py_NewRef(t) : (PyObject *)tensor_shallow(t);
+    PyObject *kept = pack ? keep_packed(n, slot, t, overwritten) : slot < 4 ? Py_NewRef(t) : (PyObject *)tensor_shallow(t);
     n->saved[slot] = (Saved){(Tensor *)kept, version};
     n->packed |= (uint8_t)(pack << slot);
     return kept ? 0 : -1;
@@ -368,12 +379,12 @@ static int save_tensors(Node *n, const OpRow *row, OpCall *call, int ntensor, Te
         }
         /* What the call itself overwrote (y.mul_(y)) is not what the derivative needs: its version was the one before. */
         uint32_t overwritten = call->inplace && t->st == call->out->st;
-        if (keep(n, i, t, t->st->version - overwritten) < 0) {
+        if (keep(n, i, t, t->st->version - overwritten, overwritten) < 0) {
             return -1;
         }
     }
     for (int i = 0; i < 2 && i < call->nresult; i++) {
-        if (saves & (SAVE_OUT0 << i) && keep(n, 4 + i, call->result[i], call->result[i]->st->version) < 0) {
+        if (saves & (SAVE_OUT0 << i) && keep(n, 4 + i, call->result[i], call->result[i]->st->version, call->inplace) < 0) {
             return -1;
         }
     }
@@ -706,6 +717,16 @@ static Node *history_of_output(const Back *b, uint32_t *nr) {
     return n;
 }
 
+/* What hooks make of what they kept. Borrowed from the frame. */
+static Tensor *unpacked(Back *b, int slot) {
+    Node *n = b->node;
+    if (!(b->unpacked >> slot & 1)) {
+        b->tensor[slot] = back_own(b, saved_unpack((PyObject *)n->saved[slot].t, slot < 4 ? &n->edge[slot] : NULL));
+        b->unpacked |= (uint8_t)(1u << slot);
+    }
+    return b->tensor[slot];
+}
+
 Tensor *back_saved(Back *b, int slot) {
     Node *n = b->node;
     Saved *s = &n->saved[slot];
@@ -728,7 +749,7 @@ Tensor *back_saved(Back *b, int slot) {
         return NULL;
     }
     bool packed = n->packed >> slot & 1;
-    Tensor *kept = packed ? back_own(b, saved_unpack((PyObject *)s->t)) : s->t;
+    Tensor *kept = packed ? unpacked(b, slot) : s->t;
     if (!kept) {
         return NULL;
     }
@@ -746,7 +767,7 @@ Tensor *back_saved(Back *b, int slot) {
         return NULL;
     }
     if (slot < 4 && packed) {
-        return saved_link(kept, &n->edge[slot]);
+        return kept;
     }
     if (slot < 4) { /* a reference of the frame's own: another pass over the same graph may release the node meanwhile */
         return back_own(b, (Tensor *)Py_NewRef((PyObject *)kept));

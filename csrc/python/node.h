@@ -84,9 +84,11 @@ typedef struct Back {
     Tensor **owned; /* the frame: tensors to drop when the derivative has returned */
     int nowned, cap;
     bool failed;             /* an exception is set */
+    uint8_t unpacked;        /* bit i: hooks have made tensor[i] of what they kept in slot i; they are asked once */
     const struct Task *task; /* the pass that this is part of */
     uint64_t idle;           /* bit i: this pass was given inputs, and none of them lies behind input i */
     uint32_t rounded;        /* bit i: grad[i] is fp32, of values that in[i]'s dtype has; only where engine_takes_rounded(b, i) */
+    Tensor *tensor[SAVED_SLOTS];
     Tensor *inline_owned[24];
 } Back;
 
@@ -99,6 +101,7 @@ static inline void back_begin(Back *b) {
     b->nowned = 0;
     b->cap = (int)(sizeof b->inline_owned / sizeof *b->inline_owned);
     b->failed = false;
+    b->unpacked = 0;
     b->task = NULL;
     b->idle = 0;
     b->rounded = 0;

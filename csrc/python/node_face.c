@@ -82,7 +82,9 @@ static const struct {
     {OP_copy, "torch::autograd::CopyBackwards"},
     {OP_softsign, "DivBackward0"},
     {OP_div_trunc, "DivBackward2"},
-    {OP_floor_divide, "DivBackward2"},
+    {OP_div_mode, "DivBackward2"},
+    {OP_floor_divide, "NotImplemented"},
+    {OP_heaviside, "NotImplemented"},
     {OP_scatter_value, "ScatterBackward1"},
     {OP_layer_norm, "NativeLayerNormBackward0"},
     {OP_rms_norm, "MulBackward0"},
@@ -112,6 +114,7 @@ static const uint16_t whole[] = {
     OP_trace,          OP_cdist,           OP_linalg_cross,     OP_linalg_solve,  OP_linalg_inv,    OP_inverse,
     OP_linalg_det,     OP_linalg_cholesky, OP_linalg_svd,       OP_svd,           OP_linalg_qr,     OP_linalg_eigh,
     OP_linalg_slogdet, OP_logdet,          OP_soft_margin_loss, OP_scatter_value, OP_scatter,       OP_renorm,
+    OP_div_mode,
 };
 
 static const char *const shown_names[] = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "RepeatBackward0",

@@ -108,7 +108,15 @@ static PyObject *nb_positive(PyObject *a) { return Py_NewRef(a); }
 
 static PyObject *nb_absolute(PyObject *a) { return (PyObject *)call_unary(OP_abs, (Tensor *)a); }
 
-static PyObject *nb_invert(PyObject *a) { return (PyObject *)call_unary(OP_bitwise_not, (Tensor *)a); }
+static PyObject *nb_invert(PyObject *a) {
+    Tensor *t = (Tensor *)a;
+    if (!amp_is_integral(t->v.dtype)) {
+        PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not %s",
+                     amp_dtype_info[t->v.dtype].name);
+        return NULL;
+    }
+    return (PyObject *)call_unary(OP_bitwise_not, t);
+}
 
 static PyObject *richcompare(PyObject *a, PyObject *b, int how) {
     static const OpId ops[] = {

@@ -1,6 +1,7 @@
 #include "saved_hooks.h"
 
 #include "../core/autocast.h"
+#include "classes.h"
 
 /* List of (pack, unpack) of this thread, innermost last; NULL while there are none. An innermost text forbids hooks: saving raises
  * nothing, entering hooks does. */
@@ -10,13 +11,48 @@ static PyObject *innermost(void) { return stack ? PyList_GET_ITEM(stack, PyList_
 
 bool saved_hooks_active(void) { return stack && PyTuple_Check(innermost()); }
 
-PyObject *saved_pack(Tensor *t) {
-    PyObject *pair = Py_NewRef(innermost()), *packed = NULL, *kept = NULL;
-    Tensor *bare = tensor_shallow(t);
+static PyObject *call_pack(PyObject *pack, Tensor *t) {
+    uint32_t version = t->st->version;
     uint8_t recording = amp_grad_enabled;
     amp_grad_enabled = 0;
-    packed = bare ? PyObject_CallOneArg(PyTuple_GET_ITEM(pair, 0), (PyObject *)bare) : NULL;
+    PyObject *packed = PyObject_CallOneArg(pack, (PyObject *)t);
     amp_grad_enabled = recording;
+    if (packed && t->st->version != version) {
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "A saved tensor pack hook is modifying its input in place: what other operations use would change with it. "
+            "Write to a clone");
+        Py_CLEAR(packed);
+    }
+    return packed;
+}
+
+static void set_history(Tensor *t, Node *fn, uint32_t nr) {
+    t->fn = (Node *)Py_NewRef((PyObject *)fn);
+    t->out_nr = nr;
+    if (!PyObject_GC_IsTracked((PyObject *)t)) {
+        PyObject_GC_Track((PyObject *)t);
+    }
+}
+
+/* What pack makes of an own output. */
+static PyObject *pack_output(PyObject *pack, Tensor *t, Node *maker, int nr) {
+    Tensor *alias = tensor_shallow(t);
+    if (alias && amp_is_floating(t->v.dtype)) {
+        set_history(alias, maker, (uint32_t)nr);
+    }
+    PyObject *packed = alias ? call_pack(pack, alias) : NULL;
+    if (packed == (PyObject *)alias && alias) {
+        Py_CLEAR(alias->fn);
+        alias->out_nr = 0;
+    }
+    Py_XDECREF(alias);
+    return packed;
+}
+
+PyObject *saved_pack(Tensor *t, Node *maker, int nr) {
+    PyObject *pair = Py_NewRef(innermost()), *pack = PyTuple_GET_ITEM(pair, 0), *kept = NULL;
+    PyObject *packed = maker ? pack_output(pack, t, maker, nr) : call_pack(pack, t);
     PyObject *shape = packed ? PyTuple_New(t->v.ndim) : NULL;
     for (int i = 0; shape && i < t->v.ndim; i++) {
         PyObject *size = PyLong_FromLongLong(t->v.shape[i]);
@@ -31,7 +67,6 @@ PyObject *saved_pack(Tensor *t) {
     }
     Py_XDECREF(shape);
     Py_XDECREF(packed);
-    Py_XDECREF(bare);
     Py_DECREF(pair);
     return kept;
 }
@@ -47,7 +82,31 @@ static bool same_kind(const Tensor *t, PyObject *kept) {
     return same;
 }
 
-Tensor *saved_unpack(PyObject *kept) {
+/* Gives t (not shared) the history that `e` leads to. A leaf is reached through an alias, whose node hands gradients on to it. 0 or -1. */
+static int link_history(Tensor *t, const Edge *e) {
+    if (!e || !e->to || !amp_is_floating(t->v.dtype)) {
+        return 0;
+    }
+    if (node_check(e->to)) {
+        set_history(t, (Node *)e->to, e->nr);
+        return 0;
+    }
+    if (!grad_recording()) {
+        return 0;
+    }
+    Node *fn = NULL;
+    uint32_t nr = 0;
+    Tensor *alias = call_unary(OP_alias, (Tensor *)e->to);
+    int failed = alias ? tensor_history(alias, &fn, &nr) : -1;
+    if (fn) {
+        set_history(t, fn, nr);
+    }
+    Py_XDECREF((PyObject *)fn);
+    Py_XDECREF(alias);
+    return failed;
+}
+
+Tensor *saved_unpack(PyObject *kept, const Edge *e) {
     PyObject *o = PyObject_CallOneArg(PyTuple_GET_ITEM(kept, 0), PyTuple_GET_ITEM(kept, 1));
     Tensor *result = NULL;
     if (!o) {
@@ -64,22 +123,13 @@ Tensor *saved_unpack(PyObject *kept) {
                          text);
             Py_DECREF(text);
         }
-    } else {
-        result = tensor_shallow((Tensor *)o);
+    } else if (e && e->to == o) { /* the leaf itself */
+        return (Tensor *)o;
+    } else if ((result = tensor_shallow((Tensor *)o)) && link_history(result, e) < 0) {
+        Py_CLEAR(result);
     }
     Py_DECREF(o);
     return result;
-}
-
-Tensor *saved_link(Tensor *t, const Edge *e) {
-    if (e->to && node_check(e->to) && amp_is_floating(t->v.dtype)) {
-        t->fn = (Node *)Py_NewRef(e->to);
-        t->out_nr = e->nr;
-        if (!PyObject_GC_IsTracked((PyObject *)t)) {
-            PyObject_GC_Track((PyObject *)t);
-        }
-    }
-    return t;
 }
 
 /* ---- Python face ---- */

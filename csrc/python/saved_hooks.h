@@ -2,23 +2,22 @@
  *
  *   while recording   t --pack--> any object, kept in t's place          in backward   object --unpack--> tensor
  *
- * A leaf that requires grad is kept as it is: the graph holds it anyway, to accumulate into it. So is a Python number, whose tensor
- * promotes in its own way. */
+ * pack sees the tensor itself, so that it can tell a parameter from an activation. A Python number is kept as it is: its tensor promotes
+ * in its own way, and is none to a user. */
 #ifndef AMP_SAVED_HOOKS_H
 #define AMP_SAVED_HOOKS_H
 #include "node.h"
 
 int saved_hooks_init(PyObject *module);
 bool saved_hooks_active(void); /* in this thread */
-/* What pack makes of t, to be kept in its place (new reference), or NULL with an exception. Runs unrecorded. */
-PyObject *saved_pack(Tensor *t);
-/* Whether saved_pack is to be called for t. A Python number is no tensor to a user. */
-static inline bool saved_hooks_want(const Tensor *t) {
-    return saved_hooks_active() && !(t->flags & TENSOR_WRAPPED) && (t->fn || !(t->flags & TENSOR_REQUIRES_GRAD));
-}
-/* The tensor that stood there (new reference, without history), or NULL with an exception. */
-Tensor *saved_unpack(PyObject *packed);
-/* Gives t (without history, not shared) the history that `e` leads to, for as long as a derivative runs; returns t. */
-Tensor *saved_link(Tensor *t, const Edge *e);
+/* What pack makes of t, to be kept in its place (new reference), or NULL with an exception. Runs unrecorded. `maker`: t is output `nr`
+ * of the node that keeps it. pack sees an alias then, with that history, which it has no more where pack gives it back as it is: the node
+ * would keep itself alive. */
+PyObject *saved_pack(Tensor *t, Node *maker, int nr);
+/* Whether saved_pack is to be called for t. */
+static inline bool saved_hooks_want(const Tensor *t) { return saved_hooks_active() && !(t->flags & TENSOR_WRAPPED); }
+/* The tensor that stood there (new reference), or NULL with an exception. It has the history that `e` (may be NULL: none) leads to, for
+ * as long as a derivative runs. */
+Tensor *saved_unpack(PyObject *packed, const Edge *e);
 
 #endif

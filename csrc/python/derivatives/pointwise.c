@@ -20,6 +20,17 @@ void d_zero(Back *b) {
     }
 }
 
+/* What PyTorch has no derivative of either. As part of another operation, div with a rounding mode, its slope is zero. */
+void d_absent(Back *b) {
+    if (b->node->shown != b->node->op) {
+        d_zero(b);
+        return;
+    }
+    PyErr_Format(PyExc_RuntimeError, "derivative for aten::%s is not implemented: call it on .detach()",
+                 amp_rows[b->node->op].name);
+    b->failed = true;
+}
+
 /* ---- one input ---- */
 
 void d_abs(Back *b) { GRAD(0, mul(b, b->g, op1(b, OP_sign, IN(0)))); }
@@ -185,9 +196,15 @@ void d_div(Back *b) {
     GRAD(1, mul(b, neg(b, b->g), divide(b, divide(b, IN(0), IN(1)), IN(1))));
 }
 
+/* div with a mode, not floor_divide, which would have no second derivative. */
+static Tensor *floor_quotient(Back *b, Tensor *x, Tensor *y) {
+    Arg arg[MAX_ARGS] = {arg_tensor(x), arg_tensor(y), {.kind = ARG_STR, .s = "floor"}};
+    return op_args(b, OP_div_mode, arg);
+}
+
 void d_remainder(Back *b) {
     GRAD(0, b->g);
-    GRAD(1, mul(b, neg(b, b->g), op2(b, OP_floor_divide, IN(0), IN(1))));
+    GRAD(1, mul(b, neg(b, b->g), floor_quotient(b, IN(0), IN(1))));
 }
 
 void d_fmod(Back *b) {
