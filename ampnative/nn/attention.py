@@ -136,9 +136,9 @@ class MultiheadAttention(Module):
             query, key, value, self.training, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )
         masks = [m for m in (attn_mask, key_padding_mask) if m is not None]
-        if not need_weights and masks and query is key and key is value and all(m.dtype == _C.bool for m in masks):
-            if self.bias_k is None and not self.add_zero_attn and takes_inference_path(self, self, query):
-                output = self._without_blind(output, attn_mask, key_padding_mask)
+        usual = need_weights or not masks or query is not key or key is not value or self.bias_k is not None or self.add_zero_attn
+        if not usual and all(m.dtype == _C.bool for m in masks) and takes_inference_path(self, self, query):
+            output = self._without_blind(output, attn_mask, key_padding_mask)
         return output, weights
 
     def infer(self, x: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
