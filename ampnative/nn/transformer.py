@@ -121,6 +121,8 @@ class TransformerEncoderLayer(_Layer):
     """
 
     _attentions = ("self_attn",)
+    norm1: LayerNorm
+    norm2: LayerNorm
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
