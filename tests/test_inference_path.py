@@ -1,5 +1,7 @@
 """Transformer layers in evaluation without gradients: where PyTorch takes its inference path, its results."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -201,3 +203,10 @@ def test_dropout_that_was_left_on_does_nothing():
         one.dropout1.p = one.dropout.p = one.self_attn.dropout = 0.5
         one.dropout1.train(), one.dropout.train(), one.self_attn.train()
         assert torch.equal(one(x), want)
+
+
+def test_layers_say_their_arguments():
+    names = list(inspect.signature(nn.TransformerEncoderLayer).parameters)
+    assert names[:4] == ["d_model", "nhead", "dim_feedforward", "dropout"] and names[-1] == "dtype"
+    assert layer().activation_relu_or_gelu == 1 and layer(activation="gelu").activation_relu_or_gelu == 2
+    assert layer(activation=torch.tanh).activation_relu_or_gelu == 0

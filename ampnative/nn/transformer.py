@@ -95,6 +95,9 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where))
         for i in range(1, count + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
+        self._set_activation(activation)
+
+    def _set_activation(self, activation: _Activation) -> None:
         self.activation = _activation(activation)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
@@ -124,8 +127,8 @@ class TransformerEncoderLayer(_Layer):
     norm1: LayerNorm
     norm2: LayerNorm
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _set_activation(self, activation: _Activation) -> None:
+        super()._set_activation(activation)
         self.activation_relu_or_gelu = _inference_activation(self.activation)
 
     def forward(
