@@ -599,3 +599,38 @@ def test_update_bn():
     with pytest.raises(ZeroDivisionError):
         U.update_bn((1 / 0 for _ in range(1)), m)
     assert norm.momentum == 0.1 and not m.training
+
+
+ORDER = "Detected call of `lr_scheduler.step"
+ORDERS = [  # a step of the optimizer, a new scheduler, a step of the newest or the oldest
+    "new newest_WARNS",
+    "new step newest newest",
+    "step new newest_WARNS",  # no scheduler saw the step
+    "new step new newest",  # the first scheduler saw it
+    "new step new oldest newest",
+    "new new newest_WARNS oldest_WARNS",
+    "new new step newest oldest",
+]
+
+
+@pytest.mark.parametrize("calls", ORDERS)
+@pytest.mark.parametrize("kind", ["StepLR", "SWALR", "LinearLR", "SequentialLR"])
+def test_which_order_of_steps_warns(calls, kind):
+    makers = {
+        "StepLR": lambda o: S.StepLR(o, 1),
+        "SWALR": lambda o: U.SWALR(o, 0.05),
+        "LinearLR": lambda o: S.LinearLR(o),
+        "SequentialLR": lambda o: S.SequentialLR(o, [S.ConstantLR(o), S.ExponentialLR(o, 0.9)], [2]),
+    }
+    o, made = optimizer(), []
+    for call in calls.split():
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            if call == "new":
+                made.append(makers[kind](o))
+            elif call == "step":
+                o.step()
+            else:
+                made[0 if call.startswith("oldest") else -1].step()
+        told = [w for w in seen if str(w.message).startswith(ORDER)]
+        assert bool(told) == call.endswith("WARNS"), call

@@ -233,3 +233,27 @@ def test_functional_call():
 def test_skip_init():
     m = utils.skip_init(nn.Linear, 3, 2, dtype=torch.float64)
     assert m.weight.shape == (2, 3) and m.weight.dtype == torch.float64 and m.weight.device.type == "cpu"
+
+
+def test_states_of_spectral_norm_say_their_version():
+    m = copy.deepcopy(nn.utils.spectral_norm(nn.Linear(2, 2)))
+    assert m.state_dict()._metadata[""] == {"version": 1, "spectral_norm": {"weight.version": 1}}
+    nn.utils.remove_spectral_norm(m)
+    assert m.state_dict()._metadata[""] == {"version": 1} and list(m.state_dict()) == ["bias", "weight"]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (2, 3)])
+def test_older_states_of_spectral_norm_have_the_weight_itself(shape):
+    m = nn.utils.spectral_norm(nn.Linear(*shape))
+    m(torch.ones(2, shape[0]))
+    m.eval()(torch.ones(2, shape[0]))
+    saved = dict(m.state_dict(), weight=m.weight.detach())
+    del saved["weight_v"]
+    other = nn.utils.spectral_norm(nn.Linear(*shape)).eval()
+    other.load_state_dict(saved)
+    other(torch.ones(2, shape[0]))
+    assert torch.allclose(other.weight, m.weight, atol=1e-5)
+    assert torch.allclose(m.weight_orig.mv(other.weight_v).dot(m.weight_u), (m.weight_orig / m.weight).mean(), rtol=1e-4)
+    del saved["weight"]
+    with pytest.raises(RuntimeError, match='Missing key\\(s\\) in state_dict: "weight", "weight_v"'):
+        other.load_state_dict(saved)

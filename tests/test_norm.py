@@ -423,3 +423,50 @@ def test_gradients_of_rows_of_any_size_in_float64(size):
     unit = torch.tensor([[1.0, 2, 4, -3]], dtype=torch.float64, requires_grad=True)
     F.layer_norm(unit, [4], eps=0.0).backward(g)
     assert x.grad.numpy() * size == pytest.approx(unit.grad.numpy(), rel=1e-12)
+
+
+NORMS = [lambda: nn.BatchNorm1d(2), lambda: nn.BatchNorm2d(2, affine=False), lambda: nn.InstanceNorm1d(2, track_running_stats=True)]
+
+
+@pytest.mark.parametrize("make", [*NORMS, lambda: nn.LazyBatchNorm1d(), lambda: nn.InstanceNorm3d(2)])
+def test_states_of_layers_with_statistics_are_of_version_2(make):
+    m = make()
+    assert m._version == 2 and m.state_dict()._metadata == {"": {"version": 2}}
+    assert nn.Sequential(m).state_dict()._metadata == {"": {"version": 1}, "0": {"version": 2}}
+    assert nn.GroupNorm(1, 2)._version == nn.LayerNorm(2)._version == 1
+
+
+@pytest.mark.parametrize("make", NORMS)
+@pytest.mark.parametrize("version", ["no metadata", None, 1, 2, 3])
+def test_states_without_the_counter(make, version):
+    """They load where the state is older than the counter, or of no known version; the counter stays."""
+    saved = make().state_dict()
+    del saved["num_batches_tracked"]
+    saved._metadata = {"": {} if version is None else {"version": version}}
+    saved = dict(saved) if version == "no metadata" else saved
+    m = make()
+    m.num_batches_tracked.fill_(7)
+    if version in (2, 3):
+        with pytest.raises(RuntimeError, match='Missing key\\(s\\) in state_dict: "num_batches_tracked"'):
+            m.load_state_dict(saved)
+        assert m.load_state_dict(saved, strict=False).missing_keys == ["num_batches_tracked"]
+    else:
+        assert m.load_state_dict(saved).missing_keys == []
+    assert int(m.num_batches_tracked) == 7 and "num_batches_tracked" not in saved
+
+
+def test_a_counter_without_data_starts_at_zero():
+    m, saved = nn.BatchNorm1d(2).to("meta"), dict(nn.BatchNorm1d(2).state_dict())
+    del saved["num_batches_tracked"]
+    m.load_state_dict(saved, assign=True)
+    assert m.num_batches_tracked.device.type == "cpu" and int(m.num_batches_tracked) == 0
+
+
+def test_statistics_that_were_not_asked_for():
+    """Of a state of no known version they are an error in any case, else of a strict load."""
+    m, saved = nn.InstanceNorm1d(2), nn.InstanceNorm1d(2, track_running_stats=True).state_dict()
+    assert m.load_state_dict(saved, strict=False).unexpected_keys == ["running_mean", "running_var", "num_batches_tracked"]
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        m.load_state_dict(saved)
+    with pytest.raises(RuntimeError, match=r'Unexpected running stats buffer\(s\) "running_mean" and "running_var" for InstanceNorm1d'):
+        m.load_state_dict(dict(saved), strict=False)

@@ -73,3 +73,71 @@ def test_amsgrad_keeps_nan(name, fused):
         p.grad = torch.full((count,), g)
         optimizer.step()
     assert p.isnan().all() and optimizer.state[p]["max_exp_avg_sq"].isnan().all()
+
+
+SWA = torch.optim.swa_utils
+OLD, NEW = torch.tensor([3, 7, -2]), torch.tensor([10, 2, 5])
+
+
+def test_averages_of_integers():
+    """Values of PyTorch 2.15: pairs give fp32, lists are cut off, equal means of lists are refused."""
+    ema, swa = SWA.get_ema_avg_fn(0.9), SWA.get_swa_avg_fn()
+    for dtype in (torch.int64, torch.int32):
+        old, new = OLD.to(dtype), NEW.to(dtype)
+        for count in (1, torch.tensor(1)):
+            got = ema(old, new, count)
+            assert got.dtype == torch.float32 and got.tolist() == [3.6999998092651367, 6.499999523162842, -1.2999999523162842]
+            assert swa(old, new, count).tolist() == [6.5, 4.5, 1.5] and swa(old, new, count).dtype == torch.float32
+            moved = [old.clone()]
+            SWA.get_ema_multi_avg_fn(0.9)(moved, [new], count)
+            assert moved[0].dtype == dtype and moved[0].tolist() == [3, 6, -1]
+        for count, text in ((1, "argument alpha must not be a floating point number"), (torch.tensor(1), "Integer division with addcdiv")):
+            with pytest.raises(RuntimeError, match=text):
+                SWA.get_swa_multi_avg_fn()([old], [new], count)
+    assert swa(OLD.to(torch.uint8), NEW.to(torch.uint8), 1)[1] == 132.5  # 2 - 7 wraps around
+    assert ema(OLD > 5, NEW > 5, 1).tolist() == [pytest.approx(0.1), pytest.approx(0.9), 0.0]
+    for averaged in (swa, lambda a, b, n: SWA.get_swa_multi_avg_fn()([a], [b], n)):
+        with pytest.raises(NotImplementedError, match="Subtraction, the `-` operator, with .* bool tensor"):
+            averaged(OLD > 5, NEW > 5, 1)
+
+
+def test_averages_of_floats_are_rounded_as_pytorch_s():
+    old, new = OLD.float(), NEW.float()
+    assert SWA.get_ema_avg_fn(0.9)(old, new, 1).tolist() == [3.6999998092651367, 6.499999523162842, -1.2999999523162842]
+    assert SWA.get_ema_avg_fn(0.9)(old.double(), new.double(), 1).tolist() == [3.7, 6.5, -1.3000000000000003]
+    assert SWA.get_swa_avg_fn()(old, new, torch.tensor(2)).tolist() == [5.3333330154418945, 5.333333492279053, 0.33333325386047363]
+    assert SWA.get_ema_avg_fn(0.9)(old.half(), new.half(), 1).tolist() == [3.69921875, 6.5, -1.2998046875]
+    moved = [old.double()]
+    SWA.get_swa_multi_avg_fn()(moved, [new.double()], torch.tensor(2))  # one part of a tensor count is an fp32 number
+    assert moved[0].tolist() == [5.333333402872086, 5.333333283662796, 0.33333340287208557]
+
+
+AVERAGES = [
+    ({}, [3, 8, 13, 18]),
+    ({"avg_fn": SWA.get_swa_avg_fn()}, [3, 8, 13, 18]),
+    ({"avg_fn": SWA.get_ema_avg_fn(0.9)}, [3, 4, 5, 7]),
+    ({"multi_avg_fn": SWA.get_ema_multi_avg_fn(0.9)}, [3, 4, 5, 7]),
+]
+
+
+@pytest.mark.parametrize(("rule", "wanted"), AVERAGES)
+def test_averaged_models_with_counters_among_their_buffers(rule, wanted):
+    model = torch.nn.BatchNorm1d(2)
+    averaged, got = SWA.AveragedModel(model, use_buffers=True, **rule), []
+    for i in range(4):
+        model.num_batches_tracked.fill_(10 * i + 3)
+        averaged.update_parameters(model)
+        got.append(int(averaged.module.num_batches_tracked))
+    assert got == wanted and averaged.module.num_batches_tracked.dtype == torch.int64
+
+
+def test_list_rules_get_lists_of_one_dtype():
+    seen = []
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2).double())
+    averaged = SWA.AveragedModel(model, use_buffers=True, multi_avg_fn=lambda a, b, n: seen.append({t.dtype for t in [*a, *b]}))
+    averaged.update_parameters(model)
+    averaged.update_parameters(model)
+    assert len(seen) == 3 and {torch.float32} in seen and {torch.float64} in seen and {torch.int64} in seen
+    averaged.multi_avg_fn = SWA.get_swa_multi_avg_fn()
+    with pytest.raises(RuntimeError, match="Integer division with addcdiv"):
+        averaged.update_parameters(model)

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from .. import _C
-from . import _settings, cpu, cuda, cudnn, mkldnn, mps
+from . import _settings, cpu, cuda, cudnn, mha, mkldnn, mps
 
-__all__ = ["cpu", "cuda", "cudnn", "describe", "disable_global_flags", "flags", "flags_frozen", "mkldnn", "mps", "set_flags"]
+__all__ = ["cpu", "cuda", "cudnn", "describe", "disable_global_flags", "flags", "flags_frozen", "mha", "mkldnn", "mps", "set_flags"]
 
 fp32_precision: str  # for type checkers; the class at the end gives the value
 
@@ -111,6 +111,7 @@ def _reset() -> None:
     """Everything as in a new process: for tests."""
     _C._reset_precision()
     _settings.freeze(False)
+    mha.set_fastpath_enabled(True)
     cudnn._limit.clear()
 
 

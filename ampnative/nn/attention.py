@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import _C
 from .._C import Tensor
 from ..backends._attention import SDPBackend as SDPBackend
 from ..backends._attention import sdpa_kernel as sdpa_kernel
+from ..backends.mha import get_fastpath_enabled
 from . import functional as F
 from . import init
 from .linear import Linear
@@ -21,13 +23,35 @@ class NonDynamicallyQuantizableLinear(Linear):
     """Linear under the name that PyTorch prints for the output projection."""
 
 
+def may_infer(module: Module, x: Tensor) -> bool:
+    """Whether ``module`` evaluates ``x`` and nobody wants its gradient, outside autocast regions of CUDA, where ``backends.mha`` allows
+    what PyTorch does for inference only.
+    """
+    if module.training or not get_fastpath_enabled() or _C.is_autocast_enabled("cuda"):
+        return False
+    return not (_C.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in module.parameters())))
+
+
+def takes_inference_path(module: Module, attention: MultiheadAttention, x: Tensor) -> bool:
+    """Whether PyTorch computes ``module`` of input ``x``, which attends by ``attention``, by the path that it keeps for inference:
+    a batch of sequences with the batch first, an even number of heads, biases, one matrix for the projections, no forward hooks.
+    """
+    if not may_infer(module, x) or x.dim() != 3 or not attention.batch_first or attention.num_heads % 2 or x.numel() == 0:
+        return False
+    if attention.in_proj_bias is None or not attention._qkv_same_embed_dim:
+        return False
+    return not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+
+
 class MultiheadAttention(Module):
     """Attention of several heads between projections: query (L, N, E), key (S, N, kdim), value (S, N, vdim) -> output (L, N, E) and
     weights (N, L, S) or None. ``batch_first``: (N, L, E) and so on; without N: one sequence.
 
     in_proj_weight (3E, E), or q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim differ from E, start Xavier uniform;
     in_proj_bias and out_proj.bias 0. ``add_bias_kv``: a learned key and value more, bias_k and bias_v; ``add_zero_attn``: one of zeros.
-    AssertionError where num_heads does not divide embed_dim.
+    AssertionError where num_heads does not divide embed_dim. As in PyTorch, evaluation without gradients and without weights gives NaN
+    to queries from which bool masks hide every key, where it takes the inference path (self-attention, ``batch_first``, an even
+    number of heads, biases); other calls give them what attending to nothing gives.
     """
 
     in_proj_weight: Parameter | None
@@ -108,6 +132,45 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """See :func:`functional.multi_head_attention_forward` for masks and results."""
+        output, weights = self._attend(
+            query, key, value, self.training, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+        )
+        masks = [m for m in (attn_mask, key_padding_mask) if m is not None]
+        usual = need_weights or not masks or query is not key or key is not value or self.bias_k is not None or self.add_zero_attn
+        if not usual and all(m.dtype == _C.bool for m in masks) and takes_inference_path(self, self, query):
+            output = self._without_blind(output, attn_mask, key_padding_mask)
+        return output, weights
+
+    def infer(self, x: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
+        """Self-attention of the inference path, (N, L, E) -> (N, L, E): no dropout, masks are bool, NaN where they hide every key."""
+        output, _ = self._attend(x, x, x, False, padding, False, hidden)
+        return self._without_blind(output, hidden, padding)
+
+    def _without_blind(self, output: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
+        """The output with NaN for queries from which bool masks hide every key, in some head."""
+        if hidden is not None and hidden.dim() == 3:
+            hidden = hidden.unflatten(0, (-1, self.num_heads))
+        if padding is not None:
+            padding = padding[:, None, None, :]
+            hidden = padding if hidden is None else hidden | padding
+        if hidden is None:
+            return output
+        blind = hidden.all(-1)
+        blind = blind if blind.dim() == 1 else blind.any(1)  # heads
+        return output.masked_fill(blind.unsqueeze(-1), math.nan)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        training: bool,
+        key_padding_mask: Tensor | None,
+        need_weights: bool,
+        attn_mask: Tensor | None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         swap = self.batch_first and query.dim() == 3
         if swap:  # what was one tensor stays one: a single product then projects it
             same_kv, same_qk = key is value, query is key
@@ -116,7 +179,7 @@ class MultiheadAttention(Module):
             value = key if same_kv else value.transpose(0, 1)
         output, weights = F.multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
-            self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
+            self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=training,
             key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
             use_separate_proj_weight=not self._qkv_same_embed_dim, q_proj_weight=self.q_proj_weight, k_proj_weight=self.k_proj_weight,
             v_proj_weight=self.v_proj_weight, average_attn_weights=average_attn_weights, is_causal=is_causal,

@@ -117,6 +117,8 @@ class GroupNorm(_Affine):
 class _NormBase(_Affine):
     """Weight, bias and running statistics per channel."""
 
+    _version = 2  # 1: without num_batches_tracked
+
     running_mean: Any  # tensors, or None if statistics are not tracked
     running_var: Any
     num_batches_tracked: Any
@@ -167,12 +169,13 @@ class _NormBase(_Affine):
             f"track_running_stats={self.track_running_stats}"
         )
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """States from before the counter existed lack it: it stays as it is."""
-        key = prefix + "num_batches_tracked"
-        if self.track_running_stats and key not in state_dict:
-            state_dict = {**state_dict, key: self.num_batches_tracked.clone()}
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any) -> None:
+        """States from before the counter existed (version 1, or of no known version) lack it: it stays as it is."""
+        key, counter = prefix + "num_batches_tracked", self.num_batches_tracked
+        if (local_metadata.get("version") or 1) < 2 and self.track_running_stats and key not in state_dict:
+            known = counter is not None and counter.device.type != "meta"
+            state_dict = {**state_dict, key: counter.clone() if known else _zeros((), dtype=_C.dtypes.int64)}
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 class _BatchNorm(_NormBase):
@@ -288,16 +291,17 @@ class _InstanceNorm(_NormBase):
             )
         return self._normalised(input) if dim else self._normalised(input.unsqueeze(0)).squeeze(0)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any) -> None:
+        """States of no known version may have statistics that were never asked for: they are an error, in lenient loads too."""
         error_msgs: list[str] = rest[-1]
         extra = [k for k in ("running_mean", "running_var") if prefix + k in state_dict]
-        if extra and not self.track_running_stats:
-            name = type(self).__name__
+        if extra and not self.track_running_stats and local_metadata.get("version") is None:
+            names = " and ".join(f'"{k}"' for k in extra)
             error_msgs.append(
-                f"Unexpected running stats buffer(s) {' and '.join(map(repr, extra))} for {name} with "
-                f"track_running_stats=False: remove them, or make the module with track_running_stats=True"
+                f"Unexpected running stats buffer(s) {names} for {type(self).__name__} with track_running_stats=False: remove them, "
+                f"or make the module with track_running_stats=True"
             )
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ from .. import _C
 from .._C import Tensor
 from . import functional as F
 from . import init
-from .attention import MultiheadAttention
+from .activation import GELU, ReLU
+from .attention import MultiheadAttention, may_infer, takes_inference_path
 from .container import ModuleList
 from .dropout import Dropout
 from .functional.attention import canonical_mask
@@ -28,6 +30,18 @@ def _activation(activation: _Activation) -> Callable[[Tensor], Tensor]:
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
     return F.relu if activation == "relu" else F.gelu
+
+
+def _inference_activation(activation: Any) -> int:
+    """1: the ReLU, 2: the GELU, 0: another function, which has no inference path."""
+    if activation is F.relu or isinstance(activation, ReLU):
+        return 1
+    return 2 if activation is F.gelu or isinstance(activation, GELU) else 0
+
+
+def _hidden(mask: Tensor | None) -> Tensor | None:
+    """A mask as the inference path reads it: whatever isn't 0 hides."""
+    return mask if mask is None or mask.dtype == _C.bool else mask != 0
 
 
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
@@ -81,6 +95,9 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where))
         for i in range(1, count + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
+        self._set_activation(activation)
+
+    def _set_activation(self, activation: _Activation) -> None:
         self.activation = _activation(activation)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
@@ -99,9 +116,20 @@ class TransformerEncoderLayer(_Layer):
     ``batch_first``, or (S, E).
 
     ``activation``: "relu", "gelu" (RuntimeError for other names) or a function. ``norm_first``: normalise before each part.
+
+    PyTorch has a path of its own for inference, and where it takes that one the results are the same here: in evaluation, no gradient
+    asked for, a 3-dimensional input with ``batch_first``, an even ``nhead``, biases, ReLU or GELU, norms of one eps, no forward hooks.
+    There sums are made in place of what is added, so that a region of 16 bits (autocast on the CPU) returns 16 bits; masks of floats
+    hide what isn't 0 instead of being added; and a query from which every key is hidden gets NaN. ``backends.mha`` forbids it.
     """
 
     _attentions = ("self_attn",)
+    norm1: LayerNorm
+    norm2: LayerNorm
+
+    def _set_activation(self, activation: _Activation) -> None:
+        super()._set_activation(activation)
+        self.activation_relu_or_gelu = _inference_activation(self.activation)
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
@@ -110,11 +138,27 @@ class TransformerEncoderLayer(_Layer):
         mask_dtype = None if src_mask is None else src_mask.dtype
         padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask_dtype, "src_mask", src.dtype)
         mask = canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
+        if self._takes_inference_path(src):
+            return self._infer(src, _hidden(src_mask), _hidden(src_key_padding_mask))
 
         def attend(x: Tensor) -> Tensor:
             return self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0]
 
         return self._blocks(src, attend, self._feed_forward)
+
+    def _takes_inference_path(self, src: Tensor) -> bool:
+        if not self.activation_relu_or_gelu or self.norm1.eps != self.norm2.eps:
+            return False
+        return takes_inference_path(self, self.self_attn, src)
+
+    def _infer(self, src: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
+        activation = F.relu if self.activation_relu_or_gelu == 1 else F.gelu
+        for norm, block in (
+            (self.norm1, lambda x: self.self_attn.infer(x, hidden, padding)),
+            (self.norm2, lambda x: self.linear2(activation(self.linear1(x)))),
+        ):
+            src = block(norm(src)).add_(src) if self.norm_first else norm(block(src).add_(src))
+        return src
 
 
 class TransformerDecoderLayer(_Layer):
@@ -156,9 +200,34 @@ def _copies(layer: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(layer) for _ in range(count)])
 
 
+def _why_not_nested(layer: Module) -> str:
+    """What keeps a stack of such layers from dropping padded positions; "" if nothing does."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    for reason, holds in (
+        ("norm_first was True", layer.norm_first),
+        ("self_attn.batch_first was not True", not attention.batch_first),
+        ("self_attn._qkv_same_embed_dim was not True", not attention._qkv_same_embed_dim),
+        ("self_attn was passed bias=False", attention.in_proj_bias is None),
+        ("activation_relu_or_gelu was not True", not layer.activation_relu_or_gelu),
+        ("norm1.eps was not equal to encoder_layer.norm2.eps", layer.norm1.eps != layer.norm2.eps),
+        ("self_attn.num_heads is odd", attention.num_heads % 2 == 1),
+    ):
+        if holds:
+            return f"encoder_layer.{reason}"
+    return ""
+
+
 class TransformerEncoder(Module):
-    """``num_layers`` copies of an encoder layer, then ``norm`` if given. ``enable_nested_tensor`` and ``mask_check`` are accepted:
-    padded positions are computed and kept."""
+    """``num_layers`` copies of an encoder layer, then ``norm`` if given.
+
+    ``enable_nested_tensor``: as in PyTorch, what ``src_key_padding_mask`` hides at the end of sequences is dropped and comes back as
+    zeros (before ``norm``) in evaluation without gradients, if there is no ``mask`` and the layers are made for the inference path of
+    :class:`TransformerEncoderLayer` and not ``norm_first``. A float mask hides what isn't 0.
+    ``mask_check`` False: sequences are taken to be padded at the end without looking, and only the number of hidden positions
+    counts. RuntimeError if every position is hidden. UserWarning at construction for layers that never get so far.
+    """
 
     def __init__(
         self,
@@ -172,6 +241,14 @@ class TransformerEncoder(Module):
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        reason = _why_not_nested(encoder_layer)
+        self.use_nested_tensor = bool(enable_nested_tensor) and not reason
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}: padded positions are computed",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None
@@ -182,9 +259,31 @@ class TransformerEncoder(Module):
         mask = canonical_mask(mask, "mask", None, "", src.dtype, check_other=False)
         batch_first = bool(getattr(getattr(self.layers[0], "self_attn", None), "batch_first", False)) if self.num_layers else False
         is_causal = _is_causal(mask, is_causal, _length(src, batch_first))
+        dropped = self._dropped(src, mask, padding)
+        padding = padding if dropped is None else dropped
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
+        if dropped is not None:
+            src = src.masked_fill(dropped.unsqueeze(-1), 0.0)
         return src if self.norm is None else self.norm(src)
+
+    def _dropped(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
+        """The positions (N, S) that are dropped, those at the end of sequences; None if nothing is."""
+        if not self.use_nested_tensor or padding is None or mask is not None or src.dim() != 3 or not self.num_layers:
+            return None
+        if not src.numel() or not may_infer(self.layers[0], src):
+            return None
+        hidden = padding != 0
+        kept = hidden.size(1) - hidden.sum(1)
+        dropped = _f.arange(hidden.size(1), device=hidden.device) >= kept.unsqueeze(1)
+        if self.mask_check and not bool((dropped == hidden).all()):
+            return None
+        if bool(dropped.all()):
+            raise RuntimeError(
+                "to_padded_tensor: at least one constituent tensor should have non-zero numel: src_key_padding_mask hides every "
+                "position of every sequence"
+            )
+        return dropped
 
 
 class TransformerDecoder(Module):

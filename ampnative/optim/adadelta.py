@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_common, counter, decayed, zeros_like
+from .elementwise import ElementwiseOptimizer, counter, decayed, zeros_like
+from .optimizer import check_non_negative
 
 
 class Adadelta(ElementwiseOptimizer):
@@ -40,9 +41,11 @@ class Adadelta(ElementwiseOptimizer):
             foreach=foreach,
             differentiable=differentiable,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
+        check_non_negative("epsilon", eps)
+        check_non_negative("weight_decay", weight_decay)
         super().__init__(params, defaults)
 
     def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from .elementwise import ElementwiseOptimizer, counter, zeros_like
+from .optimizer import check_rate
 
 _finfo, _zeros = _C.finfo, _C.functions.zeros
 
@@ -36,16 +37,16 @@ class Adafactor(ElementwiseOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_rate(lr)
         if not lr >= 0.0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if beta2_decay > 0.0:
+        if not beta2_decay <= 0.0:
             raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        for number, value in enumerate(eps):
-            if value is not None and not value >= 0.0:
-                raise ValueError(f"epsilon{number + 1} should be >= 0 but is: {value}")
-        if d < 1.0:
+        if eps[0] is not None and not eps[0] >= 0.0:
+            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+        if not eps[1] >= 0.0:
+            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+        if not d >= 1.0:
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         if not weight_decay >= 0.0:
             raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")

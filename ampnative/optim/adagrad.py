@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_common, counter, decayed, full_like
+from .elementwise import ElementwiseOptimizer, counter, decayed, full_like
 from .optimizer import check_non_negative
 
 
@@ -43,9 +43,11 @@ class Adagrad(ElementwiseOptimizer):
             differentiable=differentiable,
             fused=fused,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
         check_non_negative("lr_decay", lr_decay)
+        check_non_negative("weight_decay", weight_decay)
         check_non_negative("initial_accumulator_value", initial_accumulator_value)
+        check_non_negative("epsilon", eps)
         super().__init__(params, defaults)
         for group in self.param_groups:
             for param in group["params"]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
+from .optimizer import Optimizer, as_counter, check_betas, check_non_negative, check_options, check_steps
 
 _zeros_like = _C.functions.zeros_like
 _adam: Callable[..., bool | None] = _C._adam_
@@ -20,14 +20,15 @@ class AdamFamily(Optimizer):
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         check_non_negative("learning rate", defaults["lr"])
-        if not defaults["eps"] >= 0.0:
-            raise ValueError(f"Invalid epsilon value: {defaults['eps']}")
-        for index, beta in enumerate(defaults["betas"]):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+        check_non_negative("epsilon", defaults["eps"])
+        check_betas(defaults["betas"])
         check_non_negative("weight_decay", defaults["weight_decay"])
+        self._check_own(defaults)
         super().__init__(params, defaults)
         self._step_supports_amp_scaling = check_options(type(self).__name__, defaults, self.param_groups)
+
+    def _check_own(self, defaults: dict[str, Any]) -> None:
+        """Checks that come after those of the family."""
 
     def _make_state(self, group: dict[str, Any], params: list[Tensor]) -> None:
         """Adds what the states of parameters lack. Tensors of one kind are made one after the other: those of small parameters
@@ -97,7 +98,8 @@ class Adam(AdamFamily):
     ``amsgrad`` divides by the largest v so far; ``weight_decay`` is added to the gradient (``decoupled_weight_decay``:
     shrinks the parameter, as AdamW); ``maximize`` steps uphill. 16-bit parameters are computed in fp32 and rounded
     once. ``fused=True`` lets GradScaler hand its scale to the step; ``foreach`` and ``capturable`` change nothing.
-    ValueError for negative options or betas outside [0, 1).
+    ValueError for negative options, betas outside [0, 1) or of two kinds (both are floats, or both tensors), and a tensor as ``lr`` or
+    betas with ``foreach=True`` unless ``capturable``.
     """
 
     def __init__(
@@ -116,6 +118,8 @@ class Adam(AdamFamily):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        if isinstance(lr, Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True: give a number")
         super().__init__(
             params,
             dict(
@@ -132,3 +136,14 @@ class Adam(AdamFamily):
                 decoupled_weight_decay=decoupled_weight_decay,
             ),
         )
+
+    def _check_own(self, defaults: dict[str, Any]) -> None:
+        beta1, beta2 = defaults["betas"][:2]
+        for kind in (float, Tensor):
+            if isinstance(beta1, kind) and isinstance(beta2, kind):
+                break
+        else:
+            kinds = f"{type(beta1).__name__} and {type(beta2).__name__}"
+            raise ValueError(f"betas must be either both floats or both Tensors, not {kinds}")
+        if isinstance(beta1, Tensor) and defaults["foreach"] and not defaults["capturable"]:
+            raise ValueError("betas[0] as a Tensor is not supported for capturable=False and foreach=True: give numbers")

@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_common, counter, decayed, zeros_like
+from .elementwise import ElementwiseOptimizer, counter, decayed, zeros_like
+from .optimizer import check_betas, check_non_negative
 
 _maximum = _C.functions.maximum
 
@@ -42,8 +43,10 @@ class Adamax(ElementwiseOptimizer):
             differentiable=differentiable,
             capturable=capturable,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
+        check_non_negative("epsilon", eps)
         check_betas(betas)
+        check_non_negative("weight_decay", weight_decay)
         super().__init__(params, defaults)
 
     def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_common, counter, decayed, zeros_like
-from .optimizer import as_counter
+from .elementwise import ElementwiseOptimizer, counter, decayed, zeros_like
+from .optimizer import as_counter, check_non_negative
 
 
 class ASGD(ElementwiseOptimizer):
@@ -44,7 +44,10 @@ class ASGD(ElementwiseOptimizer):
             differentiable=differentiable,
             capturable=capturable,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
+        check_non_negative("lambd", lambd)
+        check_non_negative("alpha", alpha)
+        check_non_negative("weight_decay", weight_decay)
         super().__init__(params, defaults)
 
     def _new_state(self, group: dict[str, Any], param: Tensor) -> dict[str, Any]:

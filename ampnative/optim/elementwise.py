@@ -8,7 +8,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..autograd.grad_mode import no_grad
-from .optimizer import Optimizer, as_counter, check_non_negative, check_options, check_steps
+from .optimizer import Optimizer, as_counter, check_options, check_steps
 
 _NARROW = (_C.float16, _C.bfloat16)
 zeros_like, full_like = _C.functions.zeros_like, _C.functions.full_like
@@ -84,21 +84,6 @@ def _widened(tensor: Tensor) -> Tensor:
 def decayed(grad: Tensor, param: Tensor, weight_decay: float) -> Tensor:
     """The gradient with the weight decay added to it."""
     return grad if weight_decay == 0 else grad.add(param, alpha=weight_decay)
-
-
-def check_common(defaults: dict[str, Any]) -> None:
-    """ValueError for a negative lr, eps or weight_decay, in the words of PyTorch's."""
-    check_non_negative("learning rate", defaults["lr"])
-    if not defaults.get("eps", 0.0) >= 0.0:
-        raise ValueError(f"Invalid epsilon value: {defaults['eps']}")
-    check_non_negative("weight_decay", defaults.get("weight_decay", 0.0))
-
-
-def check_betas(betas: tuple[float, float]) -> None:
-    """ValueError unless each is in [0, 1)."""
-    for index, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
 
 
 def counter() -> Tensor:

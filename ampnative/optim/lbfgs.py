@@ -9,7 +9,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..autograd.grad_mode import enable_grad, no_grad
-from .optimizer import Optimizer
+from .optimizer import Optimizer, check_non_negative
 
 _Evaluate = Callable[[float], tuple[float, Tensor]]
 _STATE = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
@@ -37,8 +37,7 @@ class LBFGS(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
+        check_non_negative("learning rate", lr)
         super().__init__(
             params,
             dict(
@@ -54,8 +53,6 @@ class LBFGS(Optimizer):
         )
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
-        if line_search_fn not in (None, "strong_wolfe"):
-            raise RuntimeError(f"only 'strong_wolfe' is supported as line_search_fn, not {line_search_fn!r}")
 
     def _flat_grad(self) -> Tensor:
         group = self.param_groups[0]
@@ -112,7 +109,10 @@ class LBFGS(Optimizer):
                 break
             start = [p.detach().clone() for p in group["params"]]
             more = 0
-            if group["line_search_fn"] == "strong_wolfe":
+            search = group["line_search_fn"]
+            if search not in (None, "strong_wolfe"):
+                raise RuntimeError(f"only 'strong_wolfe' is supported as line_search_fn, not {search!r}")
+            if search is not None:
 
                 def evaluate(t: float, start: list[Tensor] = start, direction: Tensor = direction) -> tuple[float, Tensor]:
                     self._move(start, t, direction)

@@ -9,13 +9,17 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ..autograd.grad_mode import no_grad
-from .optimizer import Optimizer
+from .optimizer import Optimizer, check_rate
 
 _ADJUSTMENTS = (None, "original", "match_rms_adamw")
 
 
 def _orthogonalised(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
     """Newton-Schulz iterations in bfloat16, which move the singular values of ``x`` towards 1."""
+    if steps >= 100:
+        raise ValueError(f"Number of steps must be less than 100 for computational efficiency, not {steps}: lower ns_steps")
+    if len(coefficients) != 3:
+        raise ValueError(f"Coefficients must be a tuple of exactly 3 values, not {len(coefficients)}: see ns_coefficients")
     a, b, c = coefficients
     tall = x.size(0) > x.size(1)
     x = x.bfloat16()
@@ -50,8 +54,7 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_rate(lr)
         for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
             if not value >= 0:
                 raise ValueError(f"{name} should be >= 0 but is: {value}")

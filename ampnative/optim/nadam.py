@@ -33,7 +33,6 @@ class NAdam(AdamFamily):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_non_negative("momentum_decay", momentum_decay)
         super().__init__(
             params,
             dict(
@@ -49,6 +48,9 @@ class NAdam(AdamFamily):
                 differentiable=differentiable,
             ),
         )
+
+    def _check_own(self, defaults: dict[str, Any]) -> None:
+        check_non_negative("momentum_decay", defaults["momentum_decay"])
 
     def _call(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor] | None, grad_scale: float) -> bool | None:
         """A loaded ``mu_product`` has the parameter's dtype; of 16 bits it is stepped in fp32 and rounded."""

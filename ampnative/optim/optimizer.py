@@ -383,7 +383,32 @@ def check_options(name: str, defaults: dict[str, Any], params: list[dict[str, An
 
 def check_non_negative(what: str, value: Any) -> None:
     """ValueError unless the number, or one-element tensor, is 0 or more."""
-    if isinstance(value, Tensor) and value.numel() != 1:
-        raise ValueError(f"Tensor {what} must be 1-element")
+    if what == "learning rate":
+        check_rate(value)
     if not value >= 0.0:
-        raise ValueError(f"Invalid {what} value: {value}" if what != "learning rate" else f"Invalid learning rate: {value}")
+        raise _invalid(what, value)
+
+
+def check_not_negative(what: str, value: Any) -> None:
+    """As :func:`check_non_negative`, but NaN may pass: what SGD asks of its options."""
+    if what == "learning rate":
+        check_rate(value)
+    if value < 0.0:
+        raise _invalid(what, value)
+
+
+def check_rate(value: Any) -> None:
+    """ValueError for a tensor of several learning rates."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, not of shape {tuple(value.shape)}")
+
+
+def _invalid(what: str, value: Any) -> ValueError:
+    return ValueError(f"Invalid {what} value: {value}" if what != "learning rate" else f"Invalid learning rate: {value}")
+
+
+def check_betas(betas: Any) -> None:
+    """ValueError unless the first two are in [0, 1)."""
+    for index in (0, 1):
+        if not 0.0 <= betas[index] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")

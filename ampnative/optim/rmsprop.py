@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_common, counter, decayed, zeros_like
+from .elementwise import ElementwiseOptimizer, counter, decayed, zeros_like
 from .optimizer import check_non_negative
 
 
@@ -45,8 +45,10 @@ class RMSprop(ElementwiseOptimizer):
             maximize=maximize,
             differentiable=differentiable,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
+        check_non_negative("epsilon", eps)
         check_non_negative("momentum", momentum)
+        check_non_negative("weight_decay", weight_decay)
         check_non_negative("alpha", alpha)
         super().__init__(params, defaults)
 

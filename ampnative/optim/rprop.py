@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from .elementwise import ElementwiseOptimizer, check_common, counter, full_like, zeros_like
+from .elementwise import ElementwiseOptimizer, counter, full_like, zeros_like
+from .optimizer import check_non_negative
 
 _where = _C.functions.where
 
@@ -42,7 +43,7 @@ class Rprop(ElementwiseOptimizer):
             differentiable=differentiable,
             capturable=capturable,
         )
-        check_common(defaults)
+        check_non_negative("learning rate", lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(params, defaults)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from .optimizer import Optimizer, check_non_negative, check_options
+from .optimizer import Optimizer, check_not_negative, check_options
 
 _zeros_like = _C.functions.zeros_like
 _sgd: Callable[..., bool | None] = _C._sgd_
@@ -38,9 +38,9 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_non_negative("learning rate", lr)
-        check_non_negative("momentum", momentum)
-        check_non_negative("weight_decay", weight_decay)
+        check_not_negative("learning rate", lr)
+        check_not_negative("momentum", momentum)
+        check_not_negative("weight_decay", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(

@@ -35,59 +35,87 @@ def _check_decay(decay: float) -> None:
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
-def _moved(average: Tensor, value: Tensor, weight: float) -> Tensor:
-    """average + weight * (value - average), in fp32 for 16-bit tensors; integers are cut off."""
-    if average.dtype in _NARROW:
-        return average.float().lerp(value.float(), weight).to(average.dtype)
-    if not average.is_floating_point():
-        return average.double().lerp(value.double(), weight).to(average.dtype)
-    return average.lerp(value.to(average.dtype), weight)
+def _in_fp32(rule: Callable[[Tensor, Tensor], Tensor], average: Tensor, value: Tensor) -> Tensor:
+    """``rule`` of the two, computed in fp32 and rounded once where both have the same 16 bits."""
+    if average.dtype == value.dtype and average.dtype in _NARROW:
+        return rule(average.float(), value.float()).to(average.dtype)
+    return rule(average, value)
+
+
+def _mixed(average: Tensor, value: Tensor, decay: float) -> Tensor:
+    """decay * average + (1 - decay) * value; fp32 for integers."""
+    return _in_fp32(lambda a, v: a * decay + v * (1 - decay), average, value)
 
 
 def _move_all(averages: list[Tensor], values: list[Tensor], weight: float) -> None:
-    with no_grad():
-        for average, value in zip(averages, values, strict=True):
-            average.copy_(_moved(average, value, weight))
+    """average += weight * (value - average), in place."""
+    for average, value in zip(averages, values, strict=True):
+        average.copy_(_in_fp32(lambda a, v: a.lerp(v.to(a.dtype), weight), average, value))
+
+
+def _have_fractions(averages: list[Tensor]) -> bool:
+    return bool(averages) and averages[0].is_floating_point()
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> PairFunction:
-    """(average, value, number averaged) -> decay * average + (1 - decay) * value. ValueError unless 0 <= decay <= 1."""
+    """(average, value, number averaged) -> decay * average + (1 - decay) * value, of integers in fp32. ValueError unless
+    0 <= decay <= 1.
+    """
     _check_decay(decay)
 
     def ema_update(ema_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
         with no_grad():
-            return _moved(ema_param, current_param, 1 - decay)
+            return _mixed(ema_param, current_param, decay)
 
     return ema_update
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> ListFunction:
-    """The exponential moving average of a whole list, in place."""
+    """The exponential moving average of a whole list, in place; integers are cut off."""
     _check_decay(decay)
 
     def ema_update(ema_param_list: list[Tensor], current_param_list: list[Tensor], _: Any) -> None:
-        _move_all(ema_param_list, current_param_list, 1 - decay)
+        with no_grad():
+            if _have_fractions(ema_param_list):
+                _move_all(ema_param_list, current_param_list, 1 - decay)
+                return
+            for average, value in zip(ema_param_list, current_param_list, strict=True):
+                average.copy_(_mixed(average, value, decay))
 
     return ema_update
 
 
 def get_swa_avg_fn() -> PairFunction:
-    """(average, value, number averaged) -> the equal mean of all values so far."""
+    """(average, value, number averaged) -> the equal mean of all values so far, of integers in fp32 (their difference wraps around)."""
 
     def swa_update(averaged_param: Tensor, current_param: Tensor, num_averaged: Any) -> Tensor:
         with no_grad():
-            return _moved(averaged_param, current_param, 1 / (int(num_averaged) + 1))
+            return _in_fp32(lambda a, v: a + (v - a) / (num_averaged + 1), averaged_param, current_param)
 
     return swa_update
 
 
 def get_swa_multi_avg_fn() -> ListFunction:
-    """The equal mean of a whole list, in place."""
+    """The equal mean of a whole list, in place. RuntimeError for integers: the mean of one by one (:func:`get_swa_avg_fn`) takes them."""
 
     def swa_update(averaged_param_list: list[Tensor], current_param_list: list[Tensor], num_averaged: Any) -> None:
-        _move_all(averaged_param_list, current_param_list, 1 / (int(num_averaged) + 1))
+        with no_grad():
+            if not _have_fractions(averaged_param_list):
+                _refuse_integers(averaged_param_list, num_averaged)
+            _move_all(averaged_param_list, current_param_list, float(1 / (num_averaged + 1)))
 
     return swa_update
+
+
+def _refuse_integers(averages: list[Tensor], count: Any) -> None:
+    for average in averages[:1]:
+        if average.dtype == _C.bool:
+            raise NotImplementedError("Subtraction, the `-` operator, with two bool tensors is not supported: averages need numbers")
+        if isinstance(count, Tensor):
+            what = "Integer division with addcdiv is no longer supported"
+        else:
+            what = "For integral input tensors, argument alpha must not be a floating point number"
+        raise RuntimeError(f"{what}: averages are {average.dtype}, which has no fractions. Use get_swa_avg_fn() as avg_fn")
 
 
 class AveragedModel(Module):
@@ -95,8 +123,8 @@ class AveragedModel(Module):
     after optimizer steps.
 
     The rule is the equal mean unless ``avg_fn(average, value, n_averaged)`` (returns the new average) or ``multi_avg_fn(averages,
-    values, n_averaged)`` (in place) is given. ``use_buffers``: average floating buffers too, else copy them. ``device``: where the
-    average lives.
+    values, n_averaged)`` (in place) is given. ``use_buffers``: average buffers too (integers are cut off; bool ones are an error of
+    equal means), else copy them. ``device``: where the average lives.
     """
 
     n_averaged: Tensor
@@ -134,11 +162,18 @@ class AveragedModel(Module):
             if int(self.n_averaged) == 0:
                 for average, value in zip(averages, values, strict=True):
                     average.copy_(value)
-            elif self.avg_fn is None:
-                (self.multi_avg_fn or get_swa_multi_avg_fn())(averages, values, self.n_averaged)
-            else:
+            elif self.multi_avg_fn is not None:
+                kinds: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
                 for average, value in zip(averages, values, strict=True):
-                    average.copy_(self.avg_fn(average, value, self.n_averaged.to(average.device)))
+                    kind = kinds.setdefault((average.device.type, average.dtype), ([], []))
+                    kind[0].append(average)
+                    kind[1].append(value)
+                for some, theirs in kinds.values():
+                    self.multi_avg_fn(some, theirs, self.n_averaged)
+            else:
+                rule = self.avg_fn or get_swa_avg_fn()
+                for average, value in zip(averages, values, strict=True):
+                    average.copy_(rule(average, value, self.n_averaged.to(average.device)))
             if not self.use_buffers:
                 for mine, its in zip(self.module.buffers(), model.buffers(), strict=True):
                     mine.detach().copy_(its.detach())

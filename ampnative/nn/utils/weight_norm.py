@@ -120,6 +120,28 @@ class SpectralNorm:
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
+    def save_version(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+        """Notes the layout of the saved state: 1, which has ``name_v`` and not ``name``."""
+        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = 1
+
+    def load_older(
+        self, module: Module, state_dict: Any, prefix: str, local_metadata: dict[str, Any], strict: bool, missing_keys: list[str], *_: Any
+    ) -> None:
+        """Makes ``name_v`` of a state that has ``name`` instead: the v of that u and that quotient of original and divided weight."""
+        version = local_metadata.get("spectral_norm", {}).get(self.name + ".version")
+        orig, u, v, divided = (prefix + self.name + end for end in ("_orig", "_u", "_v", ""))
+        if (version or 0) >= 1 or (divided not in state_dict and all(key in state_dict for key in (orig, u, v))):
+            return
+        lacking = [key for key in (orig, divided, u) if key not in state_dict]
+        if lacking:
+            missing_keys += lacking if strict else []
+            return
+        with no_grad():
+            sigma = (state_dict[orig] / state_dict.pop(divided)).mean()
+            matrix, left = as_matrix(state_dict[orig], self.dim), state_dict[u]
+            right = _C.nn.linalg_pinv(matrix).mv(left)
+            state_dict[v] = right * (sigma / left.dot(matrix.mv(right)))
+
 
 def default_dim(module: Module) -> int:
     """Of transposed convolutions the outputs are in dimension 1."""
@@ -148,6 +170,8 @@ def spectral_norm(
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(hook)
+    module._register_state_dict_hook(hook.save_version)
+    module._register_load_state_dict_pre_hook(hook.load_older, with_module=True)
     return module
 
 
@@ -161,5 +185,8 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     delattr(module, name)
     del module._buffers[name + "_u"], module._buffers[name + "_v"], module._parameters[name + "_orig"]
     del module._forward_pre_hooks[key]
+    for hooks in (module._state_dict_hooks, module._load_state_dict_pre_hooks):
+        for number in [n for n, h in hooks.items() if getattr(getattr(h.function, "func", h.function), "__self__", None) is hook]:
+            del hooks[number]
     module.register_parameter(name, Parameter(_C.Tensor.detach(weight)))
     return module

@@ -37,7 +37,6 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self._is_initial = self._get_lr_called_within_step = False
         _count_steps(optimizer)
-        optimizer._stepped = False  # type: ignore[attr-defined]
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -72,7 +71,7 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=3,
             )
-        elif not getattr(self.optimizer, "_stepped", True):
+        elif not getattr(self.optimizer, "_stepped", False):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: its first value is skipped. "
                 "Call them in the opposite order.",
@@ -186,7 +185,7 @@ def as_functions(given: Any, optimizer: Optimizer) -> list[Callable[[int], float
 
 
 def _count_steps(optimizer: Optimizer) -> None:
-    """Lets the scheduler see whether the optimizer has stepped."""
+    """Lets this scheduler, and those made later, see whether the optimizer has stepped since."""
     if getattr(optimizer.step, "_tells_scheduler", False):
         return
     inner = optimizer.step
