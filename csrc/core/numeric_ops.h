@@ -108,6 +108,10 @@ AMP_FN float amp_f32_xlogy(float x, float y) {
     double v = (double)x * amp_log_wide((double)y, 1.0);
     return y != y ? y : x == 0 ? 0 : (float)v;
 }
+AMP_FN float amp_f32_entr(float x) {
+    double v = -(double)x * amp_log_wide((double)x, 1.0);
+    return x > 0 ? (float)v : x == 0 ? 0.0f : x < 0 ? -INFINITY : x;
+}
 AMP_FN float amp_f32_glu(float x, float gate) { return x * amp_f32_sigmoid(gate); }
 AMP_FN float amp_f32_silu_grad(float g, float x) {
     float e = amp_exp_f32_times_2p24(-fabsf(x)) * 0x1p-24f, share = 1.0f / (1.0f + e);
@@ -240,6 +244,10 @@ AMP_FN double amp_f64_bce_logits_grad(double g, double x, double t) {
     return g * ((1.0 - t) * amp_f64_sigmoid(x) - t * amp_f64_sigmoid(-x));
 }
 AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * amp_log_f64(y); }
+AMP_FN double amp_f64_entr(double x) {
+    double v = -x * amp_log_f64(x);
+    return x > 0 ? v : x == 0 ? 0.0 : x < 0 ? -(double)INFINITY : x;
+}
 AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + amp_exp_f64(-gate)); }
 AMP_FN double amp_f64_silu_grad(double g, double x) {
     double s = 1.0 / (1.0 + amp_exp_f64(-x));
