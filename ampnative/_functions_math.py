@@ -54,11 +54,11 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise TypeError(f"ldexp(): argument 'other' must be Tensor, not {type(other).__name__}")
     dtype = _C.result_type(input, other)
     dtype = dtype if dtype.is_floating_point or dtype.is_complex else _C.get_default_dtype()
-    value, rest = _wide(input), _wide(other).clamp(-2400, 2400)
-    for _ in range(3):  # the power alone may be too large, or nothing, where the product is not
-        part = rest.clamp(-800, 800)
-        value, rest = value * _C.functions.pow(2.0, part), rest - part
-    return value.to(dtype)
+    value, power = _wide(input), _wide(other)
+    exponent = power.detach()  # a far power alone may be too large, or nothing, where the product is not: it is taken in thirds
+    third = _C.functions.where((exponent.abs() > 800) & exponent.isfinite(), (exponent / 3).trunc(), 0.0)
+    part = _C.functions.pow(2.0, third)
+    return (value * part * part * _C.functions.pow(2.0, power - 2 * third)).to(dtype)
 
 
 def _wide(x: Any) -> Any:

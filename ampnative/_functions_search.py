@@ -427,6 +427,13 @@ def diff(
     if input.dim() == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     parts = [t for t in (prepend, input, append) if t is not None]
+    for part in parts:
+        if part.dim() != input.dim():
+            raise RuntimeError(
+                f"diff expects prepend or append to be the same dimension as input, got {part.dim()}-D beside {input.dim()}-D"
+            )
+    if n == 0:  # what is to stand around it does not count, as in PyTorch
+        return input.clone()
     out = _C.functions.cat(parts, dim) if len(parts) > 1 else input
     for _ in range(builtin_min(n, out.size(dim))):
         size = out.size(dim)

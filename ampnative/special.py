@@ -1,4 +1,4 @@
-"""torch.special: other names of functions that the package has, and the Bessel functions that stand only here.
+"""torch.special: other names of functions that the package has, and functions that stand only here.
 
 A function of torch.special whose op is missing is missing here too.
 """
@@ -18,22 +18,12 @@ _NAMES = {
     "logsumexp": "logsumexp", "multigammaln": "mvlgamma", "polygamma": "polygamma", "round": "round", "sinc": "sinc",
     "softmax": "softmax", "xlogy": "xlogy",
 }  # fmt: skip
-_BESSEL = {"i0e": "_i0e", "i1": "_i1", "i1e": "_i1e"}
-
-
-def entr(input: Tensor) -> Tensor:
-    """``-x log x``: 0 at 0, -inf below."""
-    return _C.functions.where(input < 0, -math.inf, 0.0 - _C.functions.xlogy(input, input))
+_OWN = {"entr": "_entr", "i0e": "_i0e", "i1": "_i1", "i1e": "_i1e", "ndtri": "_ndtri"}
 
 
 def ndtr(input: Tensor) -> Tensor:
     """The area under the standard normal density from -inf to x."""
     return 0.5 * _C.functions.erfc(-input * math.sqrt(0.5))
-
-
-def ndtri(input: Tensor) -> Tensor:
-    """The x with ``ndtr(x) == input``; infinite at 0 and 1, NaN outside."""
-    return math.sqrt(2.0) * _C.functions.erfinv(2 * input - 1)
 
 
 def xlog1py(input: Any, other: Any) -> Tensor:
@@ -47,7 +37,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
 def __getattr__(name: str) -> Any:
     import ampnative
 
-    found = getattr(_C.nn, _BESSEL[name]) if name in _BESSEL else getattr(ampnative, _NAMES[name], None) if name in _NAMES else None
+    found = getattr(_C.nn, _OWN[name]) if name in _OWN else getattr(ampnative, _NAMES[name], None) if name in _NAMES else None
     if found is None:
         raise AttributeError(f"module 'ampnative.special' has no attribute {name!r}")
     globals()[name] = found
@@ -57,4 +47,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     import ampnative
 
-    return sorted([*_BESSEL, "entr", "ndtr", "ndtri", "xlog1py", *(n for n, f in _NAMES.items() if hasattr(ampnative, f))])
+    return sorted([*_OWN, "ndtr", "xlog1py", *(n for n, f in _NAMES.items() if hasattr(ampnative, f))])

@@ -49,6 +49,8 @@ EXAMPLES = {
     "i0e": unary(torch.special.i0e),
     "i1": unary(torch.special.i1),
     "i1e": unary(torch.special.i1e),
+    "entr": unary(torch.special.entr, 0.3, 1.7),
+    "ndtri": unary(torch.special.ndtri, 0.02, 0.9),
     "logaddexp": binary(torch.logaddexp),
     "logaddexp2": binary(torch.logaddexp2),
     "logcumsumexp": [*along("logcumsumexp"), Example(lambda x: -x.logcumsumexp(1), (X,)),

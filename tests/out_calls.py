@@ -15,7 +15,8 @@ _ONE = """
     abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac i0 lgamma log
     log10 log1p log2 logical_not logit mvlgamma:x,1 nan_to_num neg rad2deg reciprocal round rsqrt sgn sigmoid sign signbit sin
     sinc sinh sqrt square tan tanh trunc angle bitwise_not isposinf isneginf polygamma:1,x special.i0e special.i1 special.i1e
-    absolute negative fix arccos clamp:x,min=0.2 clamp:x,x,x nn.functional.gelu nn.functional.softplus nn.functional.logsigmoid
+    special.entr special.ndtri absolute negative fix arccos clamp:x,min=0.2 clamp:x,x,x nn.functional.gelu nn.functional.softplus
+    nn.functional.logsigmoid
     nn.functional.softshrink nn.functional.hardshrink hardshrink threshold:x,0.5,0.0
 """
 _TWO = """

@@ -21,6 +21,7 @@ FUNCTIONS = {
     "clamp_low": lambda x: x.clamp(min=-2),
     "smooth_l1": lambda x: F.smooth_l1_loss(x, torch.full_like(x, 0.5), reduction="none", beta=0.7),
     "huber": lambda x: F.huber_loss(x, torch.full_like(x, 0.5), reduction="none", delta=2.0),
+    "softsign": F.softsign,
     "bce_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, torch.full_like(x, 0.25), reduction="none"),
 }
 
@@ -57,7 +58,7 @@ def test_gradients_that_are_broadcast_or_strided(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["silu", "gelu", "mish"])
+@pytest.mark.parametrize("name", ["silu", "gelu", "mish", "softsign"])
 def test_overflow_before_an_activation_shows_in_its_gradient(name, dtype):
     for create_graph in (False, True):
         x = torch.tensor([np.inf, -np.inf, 2.0] * 11, dtype=dtype, requires_grad=True)

@@ -16,7 +16,7 @@ IN_TORCH = [
 ]
 FUNCTIONS = {
     **{name: getattr(torch, name) for name in IN_TORCH},
-    **{name: getattr(torch.special, name) for name in ("i1", "i0e", "i1e")},
+    **{name: getattr(torch.special, name) for name in ("i1", "i0e", "i1e", "entr", "ndtri")},
     **{name: getattr(F, name) for name in ("silu", "mish", "selu", "logsigmoid", "gelu", "tanhshrink")},
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }

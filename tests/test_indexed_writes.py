@@ -335,3 +335,60 @@ def test_a_region_does_not_hide_a_write_in_another_dtype(device):
         x[:, 1] = y[:, 0]
         x[index] = y[:2].float()
     assert x.sum().item() == 40
+
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_sums_of_many_16_bit_numbers_at_one_place_do_not_stall(dtype):
+    n = 5000
+    small, index, zero = torch.full((n,), 0.01, dtype=dtype), torch.zeros(n, dtype=torch.int64), torch.zeros(1, dtype=dtype)
+    for got in (
+        zero.scatter_add(0, index, small), zero.clone().scatter_add_(0, index, small), zero.scatter_reduce(0, index, small, "sum"),
+        zero.scatter_reduce(0, index, small, "sum", include_self=False), torch.scatter(zero, 0, index, 0.01, reduce="add"),
+    ):  # fmt: skip
+        assert got.item() == 50
+    assert zero.scatter_add(0, index[:, None].expand(n, 1)[:, 0], small).item() == 50
+    rows = torch.zeros(1, 300, dtype=dtype).scatter_add(0, index[:, None].expand(n, 300), small[:, None].expand(n, 300))
+    columns = torch.zeros(3, 1, dtype=dtype).scatter_add(1, index.expand(3, n), small.expand(3, n))
+    assert rows.eq(50).all() and columns.eq(50).all()
+    mean = {torch.float16: 0.01000213623046875, torch.bfloat16: 0.010009765625}[dtype]  # PyTorch's
+    assert zero.scatter_reduce(0, index, small, "mean").item() == mean
+    x = torch.ones(1, dtype=dtype, requires_grad=True)
+    for picked in (x.gather(0, index), torch.take_along_dim(x, index)):
+        assert torch.autograd.grad(picked, x, small)[0].item() == 50
+    factors = torch.tensor([1.01, 0.99], dtype=dtype).repeat(n // 2)
+    want = torch.tensor(float(np.prod(factors.double().numpy())), dtype=dtype).item()
+    assert torch.ones(1, dtype=dtype).scatter_reduce(0, index, factors, "prod").item() == pytest.approx(want, rel=1e-2)
+
+
+def test_a_16_bit_sum_may_pass_beyond_the_largest_number():
+    start, index = torch.tensor([60000.0], dtype=torch.float16), torch.zeros(3, dtype=torch.int64)
+    assert start.scatter_add(0, index, torch.tensor([60000.0, -60000.0, -30000.0], dtype=torch.float16)).item() == 30000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 9999), st.sampled_from(HALVES), st.integers(0, 2), st.booleans(), st.sampled_from(["sum", "prod"]))
+def test_16_bit_scatters_round_once(seed, dtype, dim, turned, reduce):
+    """In float32 in the order of the source, then rounded; other places keep their bits."""
+    rng = np.random.default_rng(seed)
+    shape, taken = rng.integers(1, 6, 3), rng.integers(1, 6, 3)
+    taken = np.where(np.arange(3) == dim, taken, np.minimum(shape, taken))
+    x, src = (torch.tensor(rng.standard_normal(s).astype("float32")).to(dtype) for s in (shape, taken))
+    index = rng.integers(0, shape[dim], taken)
+    if rng.integers(2):
+        index[...] = index[..., :1] if dim != 2 else index  # one index for a whole row
+    if turned:
+        x, src = (t.transpose(0, 2).contiguous().transpose(0, 2) for t in (x, src))
+    want, given = x.float().numpy().copy(), src.float().numpy()
+    for at in np.ndindex(*taken):
+        place = tuple(index[at] if d == dim else at[d] for d in range(3))
+        want[place] = np.float32(want[place] + given[at] if reduce == "sum" else want[place] * given[at])
+    places = torch.tensor(index)
+    if dim != 2 and (index == index[..., :1]).all():
+        places = places[..., :1].expand(*taken)
+    got = x.scatter_reduce(dim, places, src, reduce)
+    assert torch.equal(got, torch.tensor(want).to(dtype))
+    if reduce == "sum":
+        assert torch.equal(x.scatter_add(dim, places, src), got)

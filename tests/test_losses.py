@@ -345,3 +345,11 @@ def test_cross_entropy_leaves_masked_classes_alone():
     (F.cross_entropy(x, torch.tensor([0, 2])) * 65536).backward()
     gradient = x.grad.numpy()
     assert gradient[0, 1] == 0.0 and (gradient[1] == 0.0).all() and np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_binary_cross_entropy_of_infinite_logits(dtype):
+    x = torch.tensor([math.inf, -math.inf]).to(dtype)[:, None].expand(2, 3)
+    target = torch.tensor([0.0, 0.5, 1.0], dtype=dtype).expand(2, 3)
+    loss = F.binary_cross_entropy_with_logits(x, target, reduction="none").tolist()
+    assert str(loss) == str([[math.inf, math.inf, math.nan], [math.nan] * 3])

@@ -140,3 +140,97 @@ def test_special_names():
     for name, function in (("expit", torch.sigmoid), ("psi", torch.digamma), ("gammaln", torch.lgamma), ("log1p", torch.log1p)):
         assert torch.equal(getattr(torch.special, name)(x), function(x))
     assert "erf" in dir(torch.special) and not hasattr(torch.special, "no_such_function")
+
+
+# The normal quantile, from 40 digits.
+NDTRI = {
+    5e-324: -38.467405617144346251, 1e-300: -37.047096299361199237, 1e-100: -21.273453560965324294, 1e-20: -9.2623400897984075796,
+    1e-9: -5.9978070150076868614, 1e-6: -4.7534243088228989573, 0.01: -2.3263478740408410931, 0.075: -1.4395314709384559349,
+    0.3: -0.52440051270804081597, 0.499999: -2.5066282745665593779e-6, 0.7: 0.52440051270804065631, 0.925: 1.4395314709384562291,
+    0.99: 2.3263478740408407676, 1 - 2.0**-53: 8.2095361516013868556,
+}  # fmt: skip
+
+
+def test_normal_quantile():
+    got = torch.special.ndtri(tensor(NDTRI)).numpy()
+    want = np.array(list(NDTRI.values()))
+    assert np.all(np.abs(got - want) <= 6 * np.spacing(np.abs(want)))
+    assert torch.special.ndtri(tensor([0.5])).item() == 0
+    single = torch.special.ndtri(torch.tensor([1e-9, 1e-6, 1e-20])).tolist()
+    assert single == pytest.approx([-5.997807025909424, -4.753424167633057, -9.262340545654297], rel=1e-7)
+    for dtype in FLOATS:
+        ends = torch.special.ndtri(tensor([0.0, -0.0, 1.0, -1e-3, 1.1, math.nan, math.inf], dtype))
+        np.testing.assert_array_equal(ends.double().numpy(), [-math.inf, -math.inf, math.inf, *[math.nan] * 4])
+    for dtype in (torch.uint8, torch.int64, torch.bool):
+        ends = torch.special.ndtri(torch.tensor([0, 1], dtype=dtype))
+        assert ends.dtype == torch.float32 and ends.tolist() == [-math.inf, math.inf]
+    x = tensor([1e-20, 1e-9, 0.3, 0.9, 0.0, 1.0, -0.1]).requires_grad_()
+    (slope,) = torch.autograd.grad(torch.special.ndtri(x).sum(), x, create_graph=True)
+    y = torch.special.ndtri(x.detach()[:4])
+    close(slope[:4].detach(), (math.sqrt(2 * math.pi) * (y * y / 2).exp()).tolist())
+    np.testing.assert_array_equal(slope[4:].detach().numpy(), [math.inf, math.inf, math.nan])
+    (curvature,) = torch.autograd.grad(slope[:4].sum(), x)
+    close(curvature[:4], (y * slope[:4].detach() ** 2).tolist())
+
+
+def test_normal_quantile_of_16_bits():
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.arange(65536).to(torch.int16).view(dtype)
+        want = torch.special.ndtri(x.double()).to(dtype)
+        assert torch.equal(torch.special.ndtri(x).nan_to_num(7), want.nan_to_num(7))
+
+
+# x: i1'(x), i1''(x), i1e'(x), i1e''(x), from 40 digits
+BESSEL_SLOPES = {
+    1e-40: (0.5, 3.75e-41, 0.5, -1.0), 3e-39: (0.5, 1.125e-39, 0.5, -1.0), 6e-8: (0.5, 2.25e-8, 0.49999994, -0.9999998875),
+    1e-6: (0.5000000000001875, 3.75e-7, 0.499999000000937499, -0.999998125001749999),
+    1e-3: (0.500000187500013021, 0.000375000052083335624, 0.499000936916940001, -0.99812674890676543),
+    0.3: (0.516980746006287722, 0.113911797800331257, 0.270611195743246399, -0.569212016765234567),
+    0.49: (0.545774652028901281, 0.189942250366223645, 0.179712518698149057, -0.397704839862736076),
+    0.51: (0.549656346173530292, 0.19823796492810109, 0.17190706391395127, -0.38293224816519482),
+    2.0: (1.48426687501740274, 1.24616263078795996, -0.0143956113197354492, -0.0178282940128957918),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:2])
+@pytest.mark.parametrize("k", [0, 1], ids=["i1", "i1e"])
+def test_slopes_of_bessel_functions(k, dtype):
+    function = (torch.special.i1, torch.special.i1e)[k]
+    for sign in (1, -1):
+        x = (sign * tensor(BESSEL_SLOPES, dtype)).requires_grad_()
+        (slope,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        (curvature,) = torch.autograd.grad(slope.sum(), x)
+        eps = max(torch.finfo(dtype).eps, 4e-15)
+        want = np.array([v[2 * k : 2 * k + 2] for v in BESSEL_SLOPES.values()])
+        np.testing.assert_allclose(slope.detach().double().numpy(), want[:, 0], rtol=0, atol=4 * eps)
+        np.testing.assert_allclose(curvature.double().numpy(), sign * want[:, 1], rtol=0, atol=16 * eps)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_slopes_of_bessel_functions_at_the_smallest_numbers(dtype):
+    least = torch.finfo(dtype).smallest_normal
+    tiny = [least, 0.0, least * torch.finfo(dtype).eps]
+    for function in (torch.special.i1, torch.special.i1e):
+        x = tensor([*tiny, *(-v for v in tiny)], dtype).requires_grad_()
+        (slope,) = torch.autograd.grad(function(x).sum(), x)
+        assert slope.double().numpy() == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_entr(dtype):
+    x = tensor([0.0, -1.0, math.inf, math.nan, 1.0, 0.5, -math.inf], dtype).requires_grad_()
+    y = torch.special.entr(x)
+    close(y.detach(), [0.0, -math.inf, -math.inf, math.nan, 0.0, 0.5 * math.log(2), -math.inf], dtype)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    close(slope, [math.inf, math.nan, -math.inf, math.nan, -1.0, math.log(2) - 1, math.nan], dtype)
+    assert torch.special.entr(torch.tensor([1, 0])).dtype == torch.float32
+
+
+def test_curvature_of_logaddexp_at_equal_numbers():
+    x = tensor([0.0, 3.0]).requires_grad_()
+    (slope,) = torch.autograd.grad(torch.logaddexp(x, x.detach()).sum(), x, create_graph=True)
+    assert torch.autograd.grad(slope.sum(), x)[0].tolist() == [0.25, 0.25]
+
+
+def test_trigamma_at_minus_infinity():
+    assert torch.polygamma(1, tensor([-math.inf])).isnan().item()

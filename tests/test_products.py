@@ -471,3 +471,24 @@ def test_16_bit_distances_want_autocast():
             f()
     with amp.autocast("cpu"):
         assert torch.cdist(x, x).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beta", [0, 1, 2.5])
+def test_with_alpha_zero_the_factors_do_not_count(dtype, beta):
+    """PyTorch's BLAS calls do not read them. Its 16-bit products do."""
+
+    def filled(value, *shape):
+        return torch.full(shape, value, dtype=dtype)
+
+    for bad in (np.inf, np.nan):
+        for function, addend, a, b in (
+            (torch.addmm, (2, 3), (2, 4), (4, 3)), (torch.addmv, (2,), (2, 4), (4,)),
+            (torch.baddbmm, (2, 9, 9), (2, 9, 9), (2, 9, 9)), (torch.addbmm, (2, 3), (5, 2, 4), (5, 4, 3)),
+        ):  # fmt: skip
+            for values in ((bad, 1.0), (1.0, bad)):
+                one = filled(1.0, *addend)
+                got = function(one, filled(values[0], *a), filled(values[1], *b), beta=beta, alpha=0)
+                assert torch.equal(got, one * beta), function
+    half = torch.full((2, 2), np.inf, dtype=torch.bfloat16)
+    assert torch.addmm(half, half, half, alpha=0).isnan().all()

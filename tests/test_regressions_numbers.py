@@ -1,6 +1,7 @@
 """Faults that were found in how numbers, indices and probabilities enter tensors, one test each."""
 
 import cmath
+import math
 
 import numpy as np
 import pytest
@@ -320,3 +321,17 @@ def test_complex_numbers_raised_in_double_precision():
     for x, exponent in ((torch.ones(2).double(), 2j), (torch.ones(2).double(), torch.tensor([1j, 2])), (torch.ones(2) * 1j, 2)):
         with pytest.raises(RuntimeError, match="requires dtype"):
             x.float_power_(exponent)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_finite_terms_beside_infinity_have_no_part_in_logsumexp(dtype):
+    largest = torch.finfo(dtype).max
+    for values, want in (
+        ([INF, largest, 0.0, -INF], [math.nan, 0, 0, 0]), ([-INF, 0.0], [0, 1]), ([-INF, -INF], [math.nan] * 2),
+        ([INF, INF], [math.nan] * 2), ([math.nan, 1.0], [math.nan] * 2), ([largest, -largest], [1, 0]),
+    ):  # fmt: skip
+        x = torch.tensor(values, dtype=dtype, requires_grad=True)
+        y = torch.logsumexp(x, 0)
+        (slope,) = torch.autograd.grad(y, x)
+        assert str(slope.double().tolist()) == str([float(v) for v in want])
+        assert str(y.item()) == str(x.detach().sum().item() if math.nan in values else max(values))

@@ -1,5 +1,7 @@
 """Faults that were found in ops, one test each."""
 
+import math
+
 import numpy as np
 import pytest
 from golden_tools import IS_PYTORCH, torch
@@ -231,6 +233,27 @@ def test_ldexp_rounds_once():
     assert torch.ldexp(torch.tensor([1, 2]), torch.tensor([1, 1])).dtype == torch.float32
     with pytest.raises(TypeError):
         torch.ldexp(half, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_ldexp_by_infinite_and_far_powers(dtype):
+    inf = math.inf
+    x = torch.tensor([0.0, inf, -inf, 1.0, 1.0, 0.0, 2.0, 2.0], dtype=dtype)
+    got = torch.ldexp(x, torch.tensor([inf, -inf, -inf, inf, -inf, -inf, 3000.0, -3000.0], dtype=dtype))
+    assert str(got.tolist()) == str([math.nan, math.nan, math.nan, inf, 0.0, 0.0, inf, 0.0])
+    power = torch.tensor([inf, -inf, 3000.0, -3000.0, 1.0], dtype=dtype, requires_grad=True)
+    (slope,) = torch.autograd.grad(torch.ldexp(torch.full((5,), 2.0, dtype=dtype), power).sum(), power)
+    assert slope[:4].tolist() == [inf, 0.0, inf, 0.0]
+    assert slope[4].item() == pytest.approx(4 * math.log(2), rel=torch.finfo(dtype).eps)
+
+
+def test_diff_of_order_zero_is_the_tensor_alone():
+    x, more = torch.tensor([1, 2, 3]), torch.tensor([0])
+    assert torch.diff(x, n=0, prepend=more).tolist() == x.diff(0, append=more.double()).tolist() == [1, 2, 3]
+    assert x.diff(0, append=more.double()).dtype == torch.int64 and torch.diff(x, n=0) is not x
+    for n in (0, 1):
+        with pytest.raises(RuntimeError, match="same dimension as input"):
+            torch.diff(x, n=n, prepend=more[None])
 
 
 def test_results_that_do_not_fit_in_place():

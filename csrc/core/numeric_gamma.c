@@ -66,6 +66,7 @@ static double zeta(double s, double x) {
 
 double amp_polygamma(double n, double x) {
     if (x != x) return x;
+    if (n == 1 && x == -(double)INFINITY) return (double)NAN; /* between poles for ever */
     double size = tgamma(n + 1) * zeta(n + 1, x);
     return fmod(n, 2) == 0 ? -size : size;
 }
@@ -118,4 +119,45 @@ double amp_logaddexp(double a, double b) {
 double amp_logaddexp2(double a, double b) {
     if (a == b && isinf(a)) return a;
     return (a > b ? a : b) + log1p(exp2(-fabs(a - b))) * 1.4426950408889634;
+}
+
+/* c[0] + c[1] x + ... + c[7] x^7 */
+static double polynomial7(const double *c, double x) {
+    double v = c[7];
+    for (int i = 6; i >= 0; i--) v = v * x + c[i];
+    return v;
+}
+
+/* A quotient of two polynomials for each of three ranges (M. J. Wichura, Algorithm AS 241, Applied Statistics 37, 1988): of q^2 for
+ * |q| = |p - 1/2| <= 0.425, beyond it of r = sqrt(-log of the smaller tail), up to 5 and above. p in the upper half loses nothing in
+ * 1 - p. Error below 6 units in the last place. */
+typedef struct Quotient {
+    double over[8], under[8];
+} Quotient;
+
+double amp_ndtri(double p) {
+    static const Quotient middle = {
+        {3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3, 1.3731693765509461125e+4,
+         4.5921953931549871457e+4, 6.7265770927008700853e+4, 3.3430575583588128105e+4, 2.5090809287301226727e+3},
+        {1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2, 5.3941960214247511077e+3, 2.1213794301586595867e+4,
+         3.9307895800092710610e+4, 2.8729085735721942674e+4, 5.2264952788528545610e+3}};
+    static const Quotient near = {
+        {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
+         1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4},
+        {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+         1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9}};
+    static const Quotient far = {
+        {6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
+         2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7},
+        {1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
+         1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15}};
+    if (!(p > 0 && p < 1)) return p == 0 ? -(double)INFINITY : p == 1 ? (double)INFINITY : (double)NAN;
+    double q = p - 0.5;
+    if (fabs(q) <= 0.425) {
+        double r = 0.180625 - q * q;
+        return q * polynomial7(middle.over, r) / polynomial7(middle.under, r);
+    }
+    double root = sqrt(-log(q < 0 ? p : 1 - p)), r = root <= 5 ? root - 1.6 : root - 5;
+    const Quotient *tail = root <= 5 ? &near : &far;
+    return copysign(polynomial7(tail->over, r) / polynomial7(tail->under, r), q);
 }

@@ -135,8 +135,8 @@ AMP_FN float amp_near_mish(float x) {
     return x * (n / (n + 2.0f));
 }
 AMP_FN float amp_near_mish_grad(float g, float x) {
-    float e = amp_exp_f32(x > 30.0f ? 30.0f : x), n = e * (e + 2.0f), t = n / (n + 2.0f);
-    float slope = t + x * (e / (1.0f + e)) * (2.0f / (n + 2.0f)) * (1.0f + t);
+    float low = x > 30.0f ? 30.0f : x, e = amp_exp_f32(low), n = e * (e + 2.0f), t = n / (n + 2.0f);
+    float slope = t + low * (e / (1.0f + e)) * (2.0f / (n + 2.0f)) * (1.0f + t);
     return g * (slope * (1.0f + (x - x))) + 0.0f;
 }
 

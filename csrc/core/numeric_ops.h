@@ -108,6 +108,10 @@ AMP_FN float amp_f32_xlogy(float x, float y) {
     double v = (double)x * amp_log_wide((double)y, 1.0);
     return y != y ? y : x == 0 ? 0 : (float)v;
 }
+AMP_FN float amp_f32_entr(float x) {
+    double v = -(double)x * amp_log_wide((double)x, 1.0);
+    return x > 0 ? (float)v : x == 0 ? 0.0f : x < 0 ? -INFINITY : x;
+}
 AMP_FN float amp_f32_glu(float x, float gate) { return x * amp_f32_sigmoid(gate); }
 AMP_FN float amp_f32_silu_grad(float g, float x) {
     float e = amp_exp_f32_times_2p24(-fabsf(x)) * 0x1p-24f, share = 1.0f / (1.0f + e);
@@ -120,8 +124,8 @@ AMP_FN float amp_f32_mish(float x) {
     return (float)((double)x * (n / (n + 2.0)));
 }
 AMP_FN float amp_f32_mish_grad(float g, float x) {
-    double v = (double)x, e = amp_exp_wide(v > 100.0 ? 100.0 : v), n = e * (e + 2.0), t = n / (n + 2.0);
-    double slope = t + v * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t);
+    double v = (double)x, low = v > 100.0 ? 100.0 : v, e = amp_exp_wide(low), n = e * (e + 2.0), t = n / (n + 2.0);
+    double slope = t + low * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t);
     return (float)((double)g * (slope * (1.0 + (v - v)))) + 0.0f; /* NaN at infinity */
 }
 AMP_FN float amp_f32_logsigmoid(float x) {
@@ -221,14 +225,17 @@ AMP_FN double amp_f64_elu_grad(double g, double x, double low, double high, doub
 AMP_FN double amp_f64_softplus_grad(double g, double x, double beta, double threshold) {
     return x * beta > threshold ? g : g * amp_f64_sigmoid(x * beta);
 }
-/* -t log s(x) - (1 - t) log s(-x): for t in [0, 1] two terms of one sign, so that nothing cancels; and its slope in x times g. */
+/* -t log s(x) - (1 - t) log s(-x): for t in [0, 1] two terms of one sign, so that nothing cancels; and its slope in x times g.
+ * -inf has no value, as in PyTorch, where the two infinite terms differ in sign. */
 AMP_FN float amp_f32_bce_logits(float x, float target) {
     double v = (double)x, t = (double)target, l = amp_log1p_unit(amp_exp_below(v));
-    return (float)(t * ((v < 0 ? -v : 0.0) + l) + (1.0 - t) * ((v > 0 ? v : 0.0) + l));
+    float loss = (float)(t * ((v < 0 ? -v : 0.0) + l) + (1.0 - t) * ((v > 0 ? v : 0.0) + l));
+    return x == -INFINITY ? NAN : loss;
 }
 AMP_FN double amp_f64_bce_logits(double x, double t) {
     double l = amp_log1p_f64(amp_exp_f64(-fabs(x)));
-    return t * ((x < 0 ? -x : 0.0) + l) + (1.0 - t) * ((x > 0 ? x : 0.0) + l);
+    double loss = t * ((x < 0 ? -x : 0.0) + l) + (1.0 - t) * ((x > 0 ? x : 0.0) + l);
+    return x == -(double)INFINITY ? (double)NAN : loss;
 }
 AMP_FN float amp_f32_bce_logits_grad(float g, float x, float t) {
     return g * ((1.0f - t) * amp_f32_sigmoid(x) - t * amp_f32_sigmoid(-x));
@@ -237,6 +244,10 @@ AMP_FN double amp_f64_bce_logits_grad(double g, double x, double t) {
     return g * ((1.0 - t) * amp_f64_sigmoid(x) - t * amp_f64_sigmoid(-x));
 }
 AMP_FN double amp_f64_xlogy(double x, double y) { return y != y ? y : x == 0 ? 0.0 : x * amp_log_f64(y); }
+AMP_FN double amp_f64_entr(double x) {
+    double v = -x * amp_log_f64(x);
+    return x > 0 ? v : x == 0 ? 0.0 : x < 0 ? -(double)INFINITY : x;
+}
 AMP_FN double amp_f64_glu(double x, double gate) { return x / (1.0 + amp_exp_f64(-gate)); }
 AMP_FN double amp_f64_silu_grad(double g, double x) {
     double s = 1.0 / (1.0 + amp_exp_f64(-x));
@@ -247,8 +258,8 @@ AMP_FN double amp_f64_mish(double x) {
     return x * (n / (n + 2.0));
 }
 AMP_FN double amp_f64_mish_grad(double g, double x) {
-    double e = amp_exp_f64(x > 300.0 ? 300.0 : x), n = e * (e + 2.0), t = n / (n + 2.0);
-    return g * ((t + x * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t)) * (1.0 + (x - x)));
+    double low = x > 300.0 ? 300.0 : x, e = amp_exp_f64(low), n = e * (e + 2.0), t = n / (n + 2.0);
+    return g * ((t + low * (e / (1.0 + e)) * (2.0 / (n + 2.0)) * (1.0 + t)) * (1.0 + (x - x)));
 }
 AMP_FN double amp_f64_logsigmoid(double x) { return (x > 0 ? 0.0 : x) - amp_log1p_f64(amp_exp_f64(-fabs(x))); }
 AMP_FN double amp_f64_softplus(double x, double beta, double threshold) {

@@ -45,6 +45,8 @@ static const enum {
     [OP_i1] = LOOKED_UP,
     [OP_i0e] = LOOKED_UP,
     [OP_i1e] = LOOKED_UP,
+    [OP_ndtri] = LOOKED_UP,
+    [OP_entr] = LOOKED_UP,
     [OP_sinc] = LOOKED_UP,
     [OP_sigmoid] = LOOKED_UP,
     [OP_silu] = LOOKED_UP,

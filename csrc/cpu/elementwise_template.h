@@ -13,7 +13,7 @@
     X(gelu, R(gelu)(x)) X(silu, R(silu)(x)) X(logsigmoid, R(logsigmoid)(x)) X(elu, R(elu)(x, n0))                      \
     X(softplus, R(softplus)(x, n0, n1))                                                                               \
     X(polygamma, amp_polygamma((double)n0, (double)x)) X(i0, amp_bessel_i(0, (double)x)) X(i1, amp_bessel_i(1, (double)x)) \
-    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x)) X(mish, R(mish)(x)) X(selu, R(selu)(x))    \
+    X(i0e, amp_bessel_ie(0, (double)x)) X(i1e, amp_bessel_ie(1, (double)x)) X(ndtri, amp_ndtri((double)x)) X(entr, R(entr)(x)) X(mish, R(mish)(x)) X(selu, R(selu)(x))    \
     X(celu, R(celu)(x, n0)) X(tanhshrink, R(tanhshrink)(x)) X(logit, R(logit)(x)) X(sinc, R(sinc)(x))
 /* Straight-line code for a range, the C library beyond it. */
 #define UNARY_RANGED(X)  X(sin) X(cos) X(tan) X(lgamma) X(digamma)

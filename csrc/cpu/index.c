@@ -1,4 +1,6 @@
 /* Advanced indexing: index, index_put, gather, scatters. Every index is checked before anything is written. */
+#include <stdlib.h>
+
 #include "cast.h"
 #include "elementwise.h"
 #include "index.h"
@@ -186,8 +188,8 @@ typedef struct Places {
     int dtype;
 } Places;
 
-static Status plan_places(Places *p, const View *table, const View *other, const View *index, uint64_t dims) {
-    int dim = amp_first_dim(dims), last = index->ndim - 1;
+static void plan_places(Places *p, const View *table, const View *other, const View *index, int dim) {
+    int last = index->ndim - 1;
     const View *view[3] = {table, other, index};
     int64_t item = (int64_t)amp_itemsize(table->dtype);
     p->dtype = table->dtype;
@@ -201,7 +203,6 @@ static Status plan_places(Places *p, const View *table, const View *other, const
     if (dim == last) p->inner[TABLE] = 0;
     p->length = last < 0 ? 1 : index->shape[last];
     p->runs = p->length ? index->numel / p->length : 0;
-    return check_indices(index, table->ndim ? table->shape[dim] : 1, false);
 }
 
 /* Where element i of the run stands in the table. */
@@ -262,10 +263,125 @@ static void combine_block(const Places *p, Kernel kernel) {
     kernel(in, place(p, 0), p->length, 0, &(Params){.zero_divisor = NULL});
 }
 
-static Status combine_places(Places *p, int op) {
+/* Sums and products of 16-bit elements, in float32 and rounded once at the end, not with each step: a sum would stall as soon as the
+ * steps are below half a unit of it. The places lie in a table of floats as long as this takes:
+ *
+ *     floats at the places = table at the places;  op= other, in order;  table at the places = floats at the places
+ *
+ * The rest of the floats is never touched, so that a few places in a large table cost little. */
+static inline __attribute__((always_inline)) void widen_run(const Places *p, const Places *floats, bool bf16) {
+    for (int64_t i = 0; i < p->length; i++) {
+        uint16_t h;
+        memcpy(&h, place(p, i), sizeof h);
+        float f = bf16 ? amp_bf16_to_f32(h) : amp_f16_to_f32(h);
+        memcpy(place(floats, i), &f, sizeof f);
+    }
+}
+static inline __attribute__((always_inline)) void combine_run(const Places *p, const Places *floats, bool bf16, bool adds) {
+    for (int64_t i = 0; i < p->length; i++) {
+        uint16_t h;
+        float f;
+        char *to = place(floats, i);
+        memcpy(&h, counterpart(p, i), sizeof h);
+        memcpy(&f, to, sizeof f);
+        float x = bf16 ? amp_bf16_to_f32(h) : amp_f16_to_f32(h);
+        f = adds ? f + x : f * x;
+        memcpy(to, &f, sizeof f);
+    }
+}
+static inline __attribute__((always_inline)) void narrow_run(const Places *p, const Places *floats, bool bf16) {
+    for (int64_t i = 0; i < p->length; i++) {
+        float f;
+        memcpy(&f, place(floats, i), sizeof f);
+        uint16_t h = bf16 ? amp_f32_to_bf16(f) : amp_f32_to_f16(f);
+        memcpy(place(p, i), &h, sizeof h);
+    }
+}
+
+/* No place twice: all three steps at once. */
+static inline __attribute__((always_inline)) void combine_apart_run(const Places *p, bool bf16, bool adds) {
+    for (int64_t i = 0; i < p->length; i++) {
+        uint16_t h[2];
+        char *to = place(p, i);
+        memcpy(&h[0], to, sizeof *h);
+        memcpy(&h[1], counterpart(p, i), sizeof *h);
+        float f = bf16 ? amp_bf16_to_f32(h[0]) : amp_f16_to_f32(h[0]), x = bf16 ? amp_bf16_to_f32(h[1]) : amp_f16_to_f32(h[1]);
+        f = adds ? f + x : f * x;
+        h[0] = bf16 ? amp_f32_to_bf16(f) : amp_f32_to_f16(f);
+        memcpy(to, &h[0], sizeof *h);
+    }
+}
+static void combine_apart(Places *p, bool adds) {
+    if (p->dtype == AMP_BFLOAT16) {
+        if (adds) EACH_RUN(p) combine_apart_run(p, true, true);
+        else EACH_RUN(p) combine_apart_run(p, true, false);
+    } else {
+        if (adds) EACH_RUN(p) combine_apart_run(p, false, true);
+        else EACH_RUN(p) combine_apart_run(p, false, false);
+    }
+}
+
+enum { BLOCK = 256 };
+static void combine_wide_block(const Places *p, const Places *floats, Kernel kernel) {
+    _Alignas(64) float other[BLOCK];
+    for (int64_t i = 0; i < p->length; i += BLOCK) {
+        int64_t n = p->length - i < BLOCK ? p->length - i : BLOCK;
+        char *to = place(floats, 0) + i * (int64_t)sizeof *other;
+        const char *in[2] = {to, (const char *)other};
+        amp_convert(p->dtype, counterpart(p, i), p->inner[OTHER], AMP_FLOAT32, (char *)other, (int64_t)sizeof *other, n);
+        kernel(in, to, n, 0, &(Params){.zero_divisor = NULL});
+    }
+}
+
+/* Both walks in step. */
+#define EACH_RUN_OF_BOTH for (Places q = *p, w = *floats; q.runs; q.runs--, odometer_next(&q.o), odometer_next(&w.o))
+static void combine_wide(const Places *p, const Places *floats, int op, Kernel kernel) {
+    const bool bf16 = p->dtype == AMP_BFLOAT16, adds = op == OP_add;
+    if (is_block(p)) {
+        const int64_t wide = sizeof(float), item = p->inner[TABLE];
+        EACH_RUN_OF_BOTH amp_convert(q.dtype, place(&q, 0), item, AMP_FLOAT32, place(&w, 0), wide, q.length);
+        EACH_RUN_OF_BOTH combine_wide_block(&q, &w, kernel);
+        EACH_RUN_OF_BOTH amp_convert(AMP_FLOAT32, place(&w, 0), wide, q.dtype, place(&q, 0), item, q.length);
+    } else if (bf16) {
+        EACH_RUN_OF_BOTH widen_run(&q, &w, true);
+        if (adds) EACH_RUN_OF_BOTH combine_run(&q, &w, true, true);
+        else EACH_RUN_OF_BOTH combine_run(&q, &w, true, false);
+        EACH_RUN_OF_BOTH narrow_run(&q, &w, true);
+    } else {
+        EACH_RUN_OF_BOTH widen_run(&q, &w, false);
+        if (adds) EACH_RUN_OF_BOTH combine_run(&q, &w, false, true);
+        else EACH_RUN_OF_BOTH combine_run(&q, &w, false, false);
+        EACH_RUN_OF_BOTH narrow_run(&q, &w, false);
+    }
+}
+
+static Status combine_in_floats(Places *p, const Call *call, int op, Kernel kernel) {
+    const int dim = amp_first_dim(call->dims);
+    View floats = *call->out[0];
+    int64_t stride[AMP_MAX_DIMS], count = 1;
+    Places w;
+    if (call->in[1]->shape[dim] <= 1) {
+        combine_apart(p, op == OP_add);
+        return AMP_OK;
+    }
+    for (int d = floats.ndim - 1; d >= 0; d--) stride[d] = count, count *= floats.shape[d];
+    if (count > INT64_MAX / (int64_t)sizeof(float)) return AMP_NO_MEMORY;
+    floats.data = malloc((size_t)count * sizeof(float));
+    if (!floats.data) return AMP_NO_MEMORY;
+    floats.dtype = AMP_FLOAT32;
+    floats.stride = stride;
+    plan_places(&w, &floats, call->in[0], call->in[1], dim);
+    combine_wide(p, &w, op, kernel);
+    free(floats.data);
+    return AMP_OK;
+}
+
+static Status combine_places(Places *p, const Call *call, int op) {
     int compute = amp_compute_dtype(p->dtype);
     Kernel kernel = amp_find_kernel(compute, op);
     if (!kernel) return AMP_BAD_DTYPE;
+    if ((p->dtype == AMP_FLOAT16 || p->dtype == AMP_BFLOAT16) && (op == OP_add || op == OP_mul))
+        return combine_in_floats(p, call, op, kernel);
     if (compute == p->dtype && is_block(p)) {
         EACH_RUN(p) combine_block(p, kernel);
     } else if (p->dtype == AMP_FLOAT32 && op == OP_add) {
@@ -280,11 +396,13 @@ Status amp_gather(const Call *call) {
     Places p;
     bool writes = call->op != OP_gather;
     const View *table = writes ? call->out[0] : call->in[0], *other = writes ? call->in[0] : call->out[0];
-    Status status = plan_places(&p, table, other, call->in[1], call->dims);
+    int dim = amp_first_dim(call->dims);
+    Status status = check_indices(call->in[1], table->ndim ? table->shape[dim] : 1, false);
     if (status != AMP_OK) return status;
+    plan_places(&p, table, other, call->in[1], dim);
     switch (call->op) {
-    case OP_scatter_add: return combine_places(&p, OP_add);
-    case OP_scatter_into: return combine_places(&p, (int)call->num[0].i);
+    case OP_scatter_add: return combine_places(&p, call, OP_add);
+    case OP_scatter_into: return combine_places(&p, call, (int)call->num[0].i);
     default: move_places(&p, writes); return AMP_OK;
     }
 }

@@ -203,13 +203,13 @@ static Item median_item(const KeyFormat *f, const Item *a, Item *spare, int64_t 
     return select_item(a, spare, n, (n - nans - 1) / 2, f->width);
 }
 
-/* The most frequent value, the smallest of several; where it stands last. */
-static Item mode_item(Item *a, Item *spare, int64_t n, int width) {
+/* The most frequent value, the smallest of several; where it stands last. A NaN equals no other. */
+static Item mode_item(const KeyFormat *f, Item *a, Item *spare, int64_t n) {
     int64_t best = 0, run = 0;
     Item found = a[0];
-    sort_items(a, spare, n, width);
+    sort_items(a, spare, n, f->width);
     for (int64_t i = 0; i < n; i++) {
-        run = i && a[i].key == a[i - 1].key ? run + 1 : 1;
+        run = i && a[i].key == a[i - 1].key && !is_nan_key(f, a[i].key) ? run + 1 : 1;
         if (run > best) best = run, found = a[i];
     }
     return found;
@@ -232,7 +232,7 @@ static void order_line(const Sorting *s, Item *items, Item *spare) {
     case OP_sort: sort_items(items, spare, n, s->format.width); break;
     case OP_topk: take_first(items, spare, n, s->k, s->format.width); break;
     case OP_kthvalue: items[0] = select_item(items, spare, n, s->k - 1, s->format.width); break;
-    case OP_mode: items[0] = mode_item(items, spare, n, s->format.width); break;
+    case OP_mode: items[0] = mode_item(&s->format, items, spare, n); break;
     default: items[0] = median_item(&s->format, items, spare, n, s->op == OP_nanmedian || s->op == OP_nanmedian_dim); break;
     }
 }

@@ -528,7 +528,8 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
 
 /* ---- logsumexp, norm ---- */
 
-/* log sum exp(x - m) + m with m the maximum, so that nothing overflows; an infinite maximum is taken as 0. */
+/* log sum exp(x - m) + m with m the maximum, so that nothing overflows. A maximum of -inf is taken as 0, of inf as the largest
+ * number: finite x behind it vanish, and have the gradient 0. */
 int run_LOGSUMEXP(OpCall *c) {
     Tensor *x = c->arg[0].t;
     bool keepdim = c->arg[2].i;
@@ -549,7 +550,8 @@ int run_LOGSUMEXP(OpCall *c) {
         size = x && amp_is_complex(x->v.dtype) ? cast(b, size, amp_real_of(x->v.dtype)) : size;
         Arg arg[MAX_ARGS] = {arg_tensor(size), c->arg[1], arg_bool(true)};
         m = op_args(b, OP_amax, arg);
-        m = zero_where(b, m, op1(b, OP_isinf, m));
+        Arg ends[MAX_ARGS] = {arg_tensor(m), arg_float((double)NAN), {.kind = ARG_NONE}, arg_float(0.0)};
+        m = op_args(b, OP_nan_to_num, ends);
         sum = sum_dims(b, op1(b, OP_exp, sub(b, x, m)), dims, true);
     }
     Tensor *result = op1(b, OP_log, sum);

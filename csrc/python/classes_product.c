@@ -199,7 +199,18 @@ int run_DOT(OpCall *c) {
     return plain_product(c, &va, &vb, &vo, numerics);
 }
 
-/* addmm, baddbmm: beta * input + alpha * (mat1 @ mat2), input broadcast. */
+static bool is_zero(const Number *n) { return n->f == 0.0 && (n->kind != NUMBER_COMPLEX || n->imag == 0.0); }
+
+/* The view with size 0 in its inner dimension. */
+static void without_inner(View *v, int dim, int64_t shape[3]) {
+    memcpy(shape, v->shape, (size_t)v->ndim * sizeof *shape);
+    shape[dim] = 0;
+    v->shape = shape;
+    v->numel = 0;
+}
+
+/* addmm, baddbmm: beta * input + alpha * (mat1 @ mat2), input broadcast. With alpha 0 the factors are not read, so that nothing in them
+ * counts that is not finite; but for 16-bit ones, as in PyTorch. */
 int run_ADDMM(OpCall *c) {
     Tensor *in = c->arg[0].t, *a = c->arg[1].t, *b = c->arg[2].t;
     int ndim = c->row->op == OP_addmm ? 2 : 3;
@@ -239,9 +250,13 @@ int run_ADDMM(OpCall *c) {
     if (!out) {
         return -1;
     }
-    int64_t strides[AMP_MAX_DIMS];
-    View addend = broadcast_view(&in->v, ndim, out->v.shape, strides);
-    return form_product(&a->v, &b->v, &addend, &out->v, &c->arg[3].num, &c->arg[4].num, numerics, c->row->name);
+    int64_t strides[AMP_MAX_DIMS], none[2][3];
+    View addend = broadcast_view(&in->v, ndim, out->v.shape, strides), va = a->v, vb = b->v;
+    if (is_zero(&c->arg[4].num) && !amp_is_16bit(a->v.dtype)) {
+        without_inner(&va, ndim - 1, none[0]);
+        without_inner(&vb, ndim - 2, none[1]);
+    }
+    return form_product(&va, &vb, &addend, &out->v, &c->arg[3].num, &c->arg[4].num, numerics, c->row->name);
 }
 
 /* fp32 operands of a matrix-vector product are not rounded, in the derivative neither. */

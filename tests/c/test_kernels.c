@@ -168,6 +168,7 @@ F(r_hardswish_grad, y <= -3 ? 0 : y < 3 ? x * (y / 3 + .5) : x) F(r_elu_grad, x 
 F(r_softplus_grad, y * num[0] > num[1] ? x : x / (1 + exp(-y * num[0])))
 F(r_gelu_grad, x * (0.5 * erfc(-y / sqrt(2)) + y * exp(-y * y / 2) / sqrt(2 * 3.14159265358979323846)))
 F(r_lgamma, lgamma(x)) F(r_digamma, amp_digamma(x)) F(r_erfinv, amp_erfinv(x)) F(r_logaddexp, fmax(x, y) + log1p(exp(-fabs(x - y)))) F(r_glu, x / (1 + exp(-y)))
+F(r_ndtri, amp_ndtri(x)) F(r_entr, x > 0 ? -x * log(x) : x < 0 ? -INFINITY : x)
 F(r_mish, x * tanh(log1p(exp(x)))) F(r_selu, 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x)) F(r_celu, x < 0 ? num[0] * expm1(x / num[0]) : x)
 F(r_shrink_grad, fabs(y) > num[0] ? x : 0) F(r_nan_to_num, isnan(x) ? num[0] : isinf(x) ? x > 0 ? num[1] : num[2] : x) F(r_threshold, x <= num[0] ? num[1] : x)
 F(r_where, x != 0 ? y : z) F(r_addcmul, x + num[0] * y * z) F(r_addcdiv, x + num[0] * (y / z)) F(r_lerp, x + z * (y - x))
@@ -233,6 +234,7 @@ static const Case cases[] = {
     {OP_squared_difference, 2, r_squared_difference, 0, 9, 2.6, {0}, 0, STEEP}, {OP_mse_grad, 3, r_mse_grad, 1, 9, 2.1, {.375}, 1, STEEP},
     {OP_lgamma, 1, r_lgamma, .001, 40, .51, {0}, 0, 0}, {OP_lgamma, 1, r_lgamma, -9, 9, 1.1, {0}, 0, EDGES | STEEP}, {OP_digamma, 1, r_digamma, 2, 40, .51, {0}, 0, 0},
     {OP_erfinv, 1, r_erfinv, -1, 1, .51, {0}, 0, 0}, {OP_logaddexp, 2, r_logaddexp, -30, 30, .51, {0}, 0, STEEP}, {OP_glu, 2, r_glu, -9, 9, 5, {0}, 0, SINGLE},
+    {OP_ndtri, 1, r_ndtri, 0, 1, .51, {0}, 0, STEEP}, {OP_entr, 1, r_entr, .001, 9, .51, {0}, 0, STEEP | EDGES},
     {OP_mish, 1, r_mish, -20, 9, .51, {0}, 0, STEEP}, {OP_selu, 1, r_selu, -9, 9, .51, {0}, 0, 0}, {OP_celu, 1, r_celu, -9, 9, .51, {1.5}, 1, 0},
     {OP_shrink_grad, 2, r_shrink_grad, -2, 2, 0, {.5}, 1, EDGES}, {OP_nan_to_num, 1, r_nan_to_num, -2, 2, 0, {7, 8, -8}, 3, EDGES}, {OP_threshold, 1, r_threshold, -2, 2, 0, {.25, .5}, 2, 0},
     {OP_addcmul, 3, r_addcmul, 1, 9, 1.6, {.5}, 1, 0}, {OP_addcdiv, 3, r_addcdiv, 1, 9, 1.6, {.5}, 1, 0}, {OP_lerp, 3, r_lerp, 0, 1, 3, {0}, 0, 0},

@@ -136,8 +136,14 @@ void d_softshrink(Back *b) { shrink(b); }
 
 void f_shrink(Back *b) { fast_numbers(b, OP_shrink_grad, bound(b, 1), (Arg){0}, (Arg){0}); }
 
-/* 1 / (1 + |x|)^2 */
-void d_softsign(Back *b) { GRAD(0, divide(b, wide(b, b->g), square(b, plus(b, op1(b, OP_abs, wide(b, IN(0))), 1.0)))); }
+/* |x|, NaN for infinity. */
+static Tensor *finite_size(Back *b, Tensor *x) {
+    Arg arg[MAX_ARGS] = {arg_tensor(op1(b, OP_abs, x)), arg_float((double)NAN), arg_float((double)NAN), {.kind = ARG_NONE}};
+    return op_args(b, OP_nan_to_num, arg);
+}
+
+/* 1 / (1 + |x|)^2; no value at infinity, as for silu: what overflowed has to be seen. */
+void d_softsign(Back *b) { GRAD(0, divide(b, wide(b, b->g), square(b, plus(b, finite_size(b, wide(b, IN(0))), 1.0)))); }
 
 void d_tanhshrink(Back *b) { GRAD(0, mul(b, wide(b, b->g), square(b, op1(b, OP_tanh, wide(b, IN(0)))))); }
 
