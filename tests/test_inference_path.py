@@ -57,8 +57,8 @@ def test_what_pads_the_end_comes_back_as_zeros():
         normed = encoder(norm=nn.LayerNorm(4))
         z = normed(x, src_key_padding_mask=hidden(PADDING))
         assert torch.equal(z[1, 1], normed.norm.bias) and torch.equal(z[1, 2], normed.norm.bias)
-        half = torch.tensor([[0, 0, 0.5], [0, 0, 0]])
-        assert zero_rows(encoder()(x, src_key_padding_mask=half)) == [[0, 0, 1], [0, 0, 0]]
+        for last, row in ((-float("inf"), 1), (0.5, 0)):
+            assert zero_rows(encoder()(x, src_key_padding_mask=torch.tensor([[0, 0, last], [0, 0, 0]]))) == [[0, 0, row], [0, 0, 0]]
         emptied = encoder(2)(x, src_key_padding_mask=hidden([[1, 1, 1], [0, 0, 1]]))
         assert zero_rows(emptied) == [[1, 1, 1], [0, 0, 1]]
         with pytest.raises(RuntimeError, match="to_padded_tensor: at least one constituent tensor should have non-zero numel"):
@@ -166,16 +166,22 @@ def test_what_keeps_a_layer_from_its_inference_path(change):
                 assert other(x).dtype == torch.float32
 
 
-def test_it_reads_masks_of_floats_as_bool():
-    """Values of PyTorch 2.15: what isn't 0 hides."""
+def test_masks_of_floats_are_added_on_every_path():
+    """PyTorch 2.15 takes what isn't 0 for hidden when it infers; values are those of its training path."""
     bias = torch.tensor([[0, 0.5, 0], [0, 0, 0], [0, 0, -1]])
     x, one = numbers(2, 3, 4), layer()
     usual = one(x, src_mask=bias)
+    never = torch.zeros(3, 3).masked_fill(torch.ones(3, 3).triu(1).bool(), -float("inf"))
     with torch.no_grad():
-        fast = one(x, src_mask=bias)
-        assert torch.equal(fast, one(x, src_mask=bias != 0))
+        np.testing.assert_allclose(one(x, src_mask=bias).numpy(), usual.detach().numpy(), atol=1e-6)
+        assert torch.equal(one(x, src_mask=never), one(x, src_mask=never != 0))
+        several = torch.nn.TransformerEncoder(layer(), 1).eval()
+        soft = torch.tensor([[0, 0, -1.0], [0, 0, -float("inf")]])
+        np.testing.assert_allclose(
+            several(x, src_key_padding_mask=soft).numpy(), layer()(x, src_key_padding_mask=soft).detach().numpy(), atol=1e-6
+        )
+        assert several(x, src_key_padding_mask=soft.masked_fill(soft == -1, 0.0))[1, 2].tolist() == [0.0] * 4
     np.testing.assert_allclose(usual[0, 0].detach().numpy(), [-0.5046, 0.0717, 0.0459, 0.0635], atol=6e-5)
-    np.testing.assert_allclose(fast[0, 0].numpy(), [-0.5018, 0.0724, 0.0406, 0.0631], atol=6e-5)
 
 
 def test_it_gives_nan_where_everything_is_hidden():

@@ -141,10 +141,10 @@ class MultiheadAttention(Module):
             output = self._without_blind(output, attn_mask, key_padding_mask)
         return output, weights
 
-    def infer(self, x: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
-        """Self-attention of the inference path, (N, L, E) -> (N, L, E): no dropout, masks are bool, NaN where they hide every key."""
-        output, _ = self._attend(x, x, x, False, padding, False, hidden)
-        return self._without_blind(output, hidden, padding)
+    def infer(self, x: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor:
+        """Self-attention of the inference path, (N, L, E) -> (N, L, E): no dropout, masks of floats, NaN where they hide every key."""
+        output, _ = self._attend(x, x, x, False, padding, False, mask)
+        return self._without_blind(output, *(m if m is None else m == -math.inf for m in (mask, padding)))
 
     def _without_blind(self, output: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
         """The output with NaN for queries from which bool masks hide every key, in some head."""

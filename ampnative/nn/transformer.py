@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -37,11 +38,6 @@ def _inference_activation(activation: Any) -> int:
     if activation is F.relu or isinstance(activation, ReLU):
         return 1
     return 2 if activation is F.gelu or isinstance(activation, GELU) else 0
-
-
-def _hidden(mask: Tensor | None) -> Tensor | None:
-    """A mask as the inference path reads it: whatever isn't 0 hides."""
-    return mask if mask is None or mask.dtype == _C.bool else mask != 0
 
 
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
@@ -119,8 +115,9 @@ class TransformerEncoderLayer(_Layer):
 
     PyTorch has a path of its own for inference, and where it takes that one the results are the same here: in evaluation, no gradient
     asked for, a 3-dimensional input with ``batch_first``, an even ``nhead``, biases, ReLU or GELU, norms of one eps, no forward hooks.
-    There sums are made in place of what is added, so that a region of 16 bits (autocast on the CPU) returns 16 bits; masks of floats
-    hide what isn't 0 instead of being added; and a query from which every key is hidden gets NaN. ``backends.mha`` forbids it.
+    There sums are made in place of what is added, so that a region of 16 bits (autocast on the CPU) returns 16 bits, and a query from
+    which every key is hidden gets NaN. ``backends.mha`` forbids it. Masks of floats are added on every path (PyTorch's inference takes
+    whatever isn't 0 for hidden, so that biases such as ALiBi's are right in training only).
     """
 
     _attentions = ("self_attn",)
@@ -139,7 +136,7 @@ class TransformerEncoderLayer(_Layer):
         padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask_dtype, "src_mask", src.dtype)
         mask = canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
         if self._takes_inference_path(src):
-            return self._infer(src, _hidden(src_mask), _hidden(src_key_padding_mask))
+            return self._infer(src, mask, padding)
 
         def attend(x: Tensor) -> Tensor:
             return self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0]
@@ -151,10 +148,10 @@ class TransformerEncoderLayer(_Layer):
             return False
         return takes_inference_path(self, self.self_attn, src)
 
-    def _infer(self, src: Tensor, hidden: Tensor | None, padding: Tensor | None) -> Tensor:
+    def _infer(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor:
         activation = F.relu if self.activation_relu_or_gelu == 1 else F.gelu
         for norm, block in (
-            (self.norm1, lambda x: self.self_attn.infer(x, hidden, padding)),
+            (self.norm1, lambda x: self.self_attn.infer(x, mask, padding)),
             (self.norm2, lambda x: self.linear2(activation(self.linear1(x)))),
         ):
             src = block(norm(src)).add_(src) if self.norm_first else norm(block(src).add_(src))
@@ -224,7 +221,8 @@ class TransformerEncoder(Module):
 
     ``enable_nested_tensor``: as in PyTorch, what ``src_key_padding_mask`` hides at the end of sequences is dropped and comes back as
     zeros (before ``norm``) in evaluation without gradients, if there is no ``mask`` and the layers are made for the inference path of
-    :class:`TransformerEncoderLayer` and not ``norm_first``. A float mask hides what isn't 0.
+    :class:`TransformerEncoderLayer` and not ``norm_first``. A float mask hides where it is -inf; with other
+    numbers in it nothing is dropped.
     ``mask_check`` False: sequences are taken to be padded at the end without looking, and only the number of hidden positions
     counts. RuntimeError if every position is hidden. UserWarning at construction for layers that never get so far.
     """
@@ -273,7 +271,9 @@ class TransformerEncoder(Module):
             return None
         if not src.numel() or not may_infer(self.layers[0], src):
             return None
-        hidden = padding != 0
+        hidden = padding == -math.inf
+        if bool(((padding != 0) & ~hidden).any()):
+            return None
         kept = hidden.size(1) - hidden.sum(1)
         dropped = _f.arange(hidden.size(1), device=hidden.device) >= kept.unsqueeze(1)
         if self.mask_check and not bool((dropped == hidden).all()):
