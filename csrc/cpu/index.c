@@ -360,7 +360,7 @@ static Status combine_in_floats(Places *p, const Call *call, int op, Kernel kern
     View floats = *call->out[0];
     int64_t stride[AMP_MAX_DIMS], count = 1;
     Places w;
-    if (call->in[1]->shape[dim] <= 1) {
+    if (call->in[1]->ndim == 0 || call->in[1]->shape[dim] <= 1) {
         combine_apart(p, op == OP_add);
         return AMP_OK;
     }
