@@ -741,6 +741,11 @@ Tensor *back_saved(Back *b, int slot) {
                 "been "
                 "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
                 "retain_graph=True if you need to backward through the graph a second time");
+        } else if (saved_hooks_active()) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "%s: its backward runs before all is saved: a pack hook cannot differentiate the output that it is given",
+                amp_rows[n->op].name);
         } else {
             PyErr_Format(PyExc_SystemError, "%s: the derivative asks for a tensor that the row does not save",
                          amp_rows[n->op].name);

@@ -106,11 +106,14 @@ static int link_history(Tensor *t, const Edge *e) {
     return failed;
 }
 
-Tensor *saved_unpack(PyObject *kept, const Edge *e) {
-    PyObject *o = PyObject_CallOneArg(PyTuple_GET_ITEM(kept, 0), PyTuple_GET_ITEM(kept, 1));
+/* unpack may run a pass over the same graph, which lets go of what the node keeps: `kept` and the edge's end are held here. */
+Tensor *saved_unpack(PyObject *kept, const Edge *edge) {
+    const Edge own = edge ? (Edge){Py_XNewRef(edge->to), edge->nr} : (Edge){NULL, 0}, *e = edge ? &own : NULL;
     Tensor *result = NULL;
+    Py_INCREF(kept);
+    PyObject *o = PyObject_CallOneArg(PyTuple_GET_ITEM(kept, 0), PyTuple_GET_ITEM(kept, 1));
     if (!o) {
-        return NULL;
+        goto done;
     }
     if (!tensor_check(o)) {
         PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s",
@@ -124,11 +127,14 @@ Tensor *saved_unpack(PyObject *kept, const Edge *e) {
             Py_DECREF(text);
         }
     } else if (e && e->to == o) { /* the leaf itself */
-        return (Tensor *)o;
+        result = (Tensor *)Py_NewRef(o);
     } else if ((result = tensor_shallow((Tensor *)o)) && link_history(result, e) < 0) {
         Py_CLEAR(result);
     }
     Py_DECREF(o);
+done:
+    Py_XDECREF(own.to);
+    Py_DECREF(kept);
     return result;
 }
 
