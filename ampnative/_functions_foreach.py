@@ -14,6 +14,7 @@ from ._C import Tensor
 
 _Tensors = Sequence[Tensor]
 _Number = bool | int | float | complex
+_MISSING: Any = object()
 _f = _C.functions
 
 
@@ -58,6 +59,26 @@ def _scalars(name: str, given: Any, count: int) -> list[Any]:
     return list(given)
 
 
+def _number(name: str, given: Any) -> Any:
+    """A number, or what a 0-d tensor without a gradient holds."""
+    if isinstance(given, Tensor) and given.dim() == 0 and not given.requires_grad:
+        return given.item()
+    if not isinstance(given, _Number):
+        raise _fit(name, given)
+    return given
+
+
+def _only(name: str, other: Any, scalar: Any, scalars: Any) -> Any:
+    """The one operand that is given, under whichever of its names."""
+    if [other is _MISSING, scalar is _MISSING, scalars is _MISSING].count(False) != 1:
+        raise _fit(name, *(value for value in (other, scalar, scalars) if value is not _MISSING))
+    if scalar is not _MISSING:
+        return _number(name, scalar)
+    if scalars is not _MISSING and not (isinstance(scalars, (list, tuple)) and all(isinstance(s, _Number) for s in scalars)):
+        raise _fit(name, scalars)
+    return other if scalars is _MISSING else scalars
+
+
 def _operands(name: str, tensors: _Tensors, other: Any, keeps_tensor: bool) -> list[Any]:
     """What stands beside each tensor: of lists one for each, else the same for all."""
     if isinstance(other, Tensor):
@@ -66,7 +87,7 @@ def _operands(name: str, tensors: _Tensors, other: Any, keeps_tensor: bool) -> l
             raise RuntimeError(f"scalar tensor expected to be 0 dim but it has {size}.")
         if other.dim() != 0:
             raise _fit(name, tensors, other)
-        return [other if keeps_tensor else other.item()] * len(tensors)
+        return [other if keeps_tensor else _number(name, other)] * len(tensors)
     if isinstance(other, (list, tuple)) and other and isinstance(other[0], Tensor):
         return list(_lists(name, tensors, other)[1])
     return _scalars(name, other, len(tensors))
@@ -81,13 +102,13 @@ def _named(name: str, place: bool, function: Callable[..., Any], doc: str) -> Ca
 def _unary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     op, op_ = getattr(Tensor, name), getattr(Tensor, name + "_")
 
-    def new(tensors: _Tensors) -> tuple[Tensor, ...]:
-        return tuple(op(t) for t in _lists(f"_foreach_{name}", tensors)[0])
+    def new(self: _Tensors) -> tuple[Tensor, ...]:
+        return tuple(op(t) for t in _lists(f"_foreach_{name}", self)[0])
 
-    def place(tensors: _Tensors) -> _Tensors:
-        for t in _lists(f"_foreach_{name}_", tensors)[0]:
+    def place(self: _Tensors) -> _Tensors:
+        for t in _lists(f"_foreach_{name}_", self)[0]:
             op_(t)
-        return tensors
+        return self
 
     return _named(name, False, new, f"``{name}`` of each."), _named(name, True, place, f"``{name}_`` of each.")
 
@@ -96,16 +117,28 @@ def _clamped(limit: str, larger: Callable[[Tensor, Tensor], Tensor]) -> tuple[Ca
     """The larger, or smaller, of a tensor and a tensor or number."""
 
     def op(t: Tensor, other: Any) -> Tensor:
+        if isinstance(other, complex):
+            raise NotImplementedError(f"clamp is not supported for complex types: the limit is {other}")
         return larger(t, other) if isinstance(other, Tensor) else t.clamp(**{limit: other})
 
     def op_(t: Tensor, other: Any) -> Tensor:
-        return t.copy_(larger(t, other)) if isinstance(other, Tensor) else t.clamp_(**{limit: other})
+        result = op(t, other)
+        if not _C.can_cast(result.dtype, t.dtype):
+            raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {t.dtype}")
+        return t.copy_(result)
 
     return op, op_
 
 
+def _add(t: Tensor, other: Any, **alpha: Any) -> Tensor:
+    """``add``, to which a 0-d tensor without ``alpha`` is a number: its kind can change the dtype of the sum, not its dtype."""
+    number = isinstance(other, Tensor) and other.dim() == 0 and not other.requires_grad and not alpha
+    return t.add(other.item() if number else other, **alpha)
+
+
 _OPS = {
-    **{name: (getattr(Tensor, name), getattr(Tensor, name + "_")) for name in ("add", "sub", "mul", "div", "pow")},
+    **{name: (getattr(Tensor, name), getattr(Tensor, name + "_")) for name in ("sub", "mul", "div", "pow")},
+    "add": (_add, Tensor.add_),
     **dict.fromkeys(("maximum", "clamp_min"), _clamped("min", _f.maximum)),
     **dict.fromkeys(("minimum", "clamp_max"), _clamped("max", _f.minimum)),
 }
@@ -123,24 +156,38 @@ def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             raise _fit(full, tensors, other, *more)
         return zip(tensors, operands, strict=True)
 
-    def new(tensors: _Tensors, other: Any, **more: Any) -> tuple[Tensor, ...]:
-        return tuple(op(t, o, **more) for t, o in pairs(f"_foreach_{name}", tensors, other, more))
+    def new(
+        self: _Tensors, other: Any = _MISSING, *, scalar: Any = _MISSING, scalars: Any = _MISSING, **more: Any
+    ) -> tuple[Tensor, ...]:
+        full = f"_foreach_{name}"
+        return tuple(op(t, o, **more) for t, o in pairs(full, self, _only(full, other, scalar, scalars), more))
 
-    def power(tensors: Any, exponent: Any) -> tuple[Tensor, ...]:
-        if isinstance(tensors, _Number):
-            return tuple(_f.pow(tensors, e) for e in _lists("_foreach_pow", exponent)[0])
-        return new(tensors, exponent)
-
-    def place(tensors: _Tensors, other: Any, **more: Any) -> _Tensors:
-        for t, o in pairs(f"_foreach_{name}_", tensors, other, more):
+    def place(self: _Tensors, other: Any = _MISSING, *, scalar: Any = _MISSING, scalars: Any = _MISSING, **more: Any) -> _Tensors:
+        full = f"_foreach_{name}_"
+        for t, o in pairs(full, self, _only(full, other, scalar, scalars), more):
             op_(t, o, **more)
-        return tensors
+        return self
 
-    operand = "one number, 0-d tensor, or list with one operand for each" + (
-        "; ``alpha`` times a tensor" if name in ("add", "sub") else ""
-    )
+    def power(self: Any, exponent: Any) -> tuple[Tensor, ...]:
+        if isinstance(self, (Tensor, _Number)):
+            base = _number("_foreach_pow", self)
+            return tuple(_f.pow(base, e) for e in _lists("_foreach_pow", exponent)[0])
+        return new(self, exponent)
+
+    def power_(self: _Tensors, exponent: Any) -> _Tensors:
+        return place(self, exponent)
+
+    operand = "one number, 0-d tensor, or list with one operand for each"
+    if name == "pow":
+        base = "``self``: a list, or one number or 0-d tensor for all"
+        return (
+            _named(name, False, power, f"``pow`` of each and ``exponent``: {operand}. {base}."),
+            _named(name, True, power_, f"``pow_`` of each and ``exponent``: {operand}."),
+        )
+    operand += " (a number also as ``scalar``, a list of them as ``scalars``)"
+    operand += "; ``alpha`` times a tensor" if name in ("add", "sub") else ""
     return (
-        _named(name, False, power if name == "pow" else new, f"``{name}`` of each and ``other``: {operand}."),
+        _named(name, False, new, f"``{name}`` of each and ``other``: {operand}."),
         _named(name, True, place, f"``{name}_`` of each and ``other``: {operand}."),
     )
 
@@ -165,19 +212,20 @@ def _ternary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return _named(name, False, new, doc), _named(name, True, place, doc)
 
 
-def _weights(name: str, given: Any, tensors: _Tensors, ends: Any) -> zip:
+def _weights(name: str, weight: Any, weights: Any, tensors: _Tensors, ends: Any) -> zip:
+    given = _only(name, weights if weight is _MISSING else weight, _MISSING, _MISSING)
     starts, others = _lists(name, tensors, ends)
     return zip(starts, others, _operands(name, starts, given, False), strict=True)
 
 
-def _foreach_lerp(self: _Tensors, tensors1: _Tensors, weight: Any) -> tuple[Tensor, ...]:
-    """``lerp`` of each towards ``tensors1``; ``weight``: one number, 0-d tensor, or list with one weight for each."""
-    return tuple(a.lerp(b, w) for a, b, w in _weights("_foreach_lerp", weight, self, tensors1))
+def _foreach_lerp(self: _Tensors, tensors1: _Tensors, weight: Any = _MISSING, *, weights: Any = _MISSING) -> tuple[Tensor, ...]:
+    """``lerp`` of each towards ``tensors1``; ``weight``: one number, 0-d tensor, or list with one weight for each (also as ``weights``)."""
+    return tuple(a.lerp(b, w) for a, b, w in _weights("_foreach_lerp", weight, weights, self, tensors1))
 
 
-def _foreach_lerp_(self: _Tensors, tensors1: _Tensors, weight: Any) -> _Tensors:
+def _foreach_lerp_(self: _Tensors, tensors1: _Tensors, weight: Any = _MISSING, *, weights: Any = _MISSING) -> _Tensors:
     """``lerp_`` of each towards ``tensors1``; ``weight`` as in ``_foreach_lerp``."""
-    for a, b, w in _weights("_foreach_lerp_", weight, self, tensors1):
+    for a, b, w in _weights("_foreach_lerp_", weight, weights, self, tensors1):
         a.lerp_(b, w)
     return self
 

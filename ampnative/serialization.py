@@ -3,10 +3,11 @@
 A saved file is an uncompressed zip. Each tensor or array is one ``.npy`` member (so ``np.load`` opens the file), and
 the member ``index.json`` says how they are nested:
 
-    index.json    {"format": "ampnative", "version": 1, "tree": node, "members": {name: [dtype, shape]}}
+    index.json    {"format": "ampnative", "version": 1, "tree": node, "members": {name: [dtype, shape]}, "metadata": {number: node}}
     model/0.weight.npy ...
 
-16-bit bfloat and fp8 values are stored as uint16 and uint8; "members" has their true dtype. Loading trusts nothing:
+16-bit bfloat and fp8 values are stored as uint16 and uint8; "members" has their true dtype; "metadata" (if any) the ``_metadata``
+of OrderedDicts, which are numbered in the order in which the tree has them. Loading trusts nothing:
 sizes are checked against the file before memory is taken, every member's CRC is verified, and no code is ever run.
 """
 
@@ -64,6 +65,8 @@ class _Encoder:
         self._objects: dict[int, int] = {}
         self._keep: list[Any] = []  # ids stay unique while the encoder lives
         self._open: set[int] = set()
+        self.metadata: dict[str, Any] = {}
+        self._odicts = 0
 
     def node(self, value: Any, path: tuple[str, ...]) -> Any:
         kind = type(value)
@@ -96,15 +99,22 @@ class _Encoder:
             raise ValueError(f"cannot save: nested deeper than {_MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
-            if kind in (dict, OrderedDict):
-                pairs = [
-                    [self._key(key, path), self.node(item, (*path, _name_part(key)))] for key, item in value.items()
-                ]
-                return {"dict" if kind is dict else "odict": pairs}
+            if kind is dict:
+                return {"dict": self._pairs(value, path)}
+            if kind is OrderedDict:
+                number, metadata = str(self._odicts), getattr(value, "_metadata", None)
+                self._odicts += 1
+                pairs = self._pairs(value, path)
+                if metadata is not None:
+                    self.metadata[number] = self.node(metadata, (*path, "_metadata"))
+                return {"odict": pairs}
             nodes = [self.node(item, (*path, str(index))) for index, item in enumerate(value)]
         finally:
             self._open.discard(id(value))
         return nodes if kind is list else {"size" if kind is _C.Size else kind.__name__: nodes}
+
+    def _pairs(self, value: Mapping[Any, Any], path: tuple[str, ...]) -> list[list[Any]]:
+        return [[self._key(key, path), self.node(item, (*path, _name_part(key)))] for key, item in value.items()]
 
     def _key(self, key: Any, path: tuple[str, ...]) -> Any:
         if isinstance(key, (_C.Tensor, np.ndarray)):
@@ -194,10 +204,10 @@ def _name_part(key: Any) -> str:
 def save(obj: Any, f: Any) -> None:
     """Write `obj` to a path or to an object with ``write``.
 
-    `obj` may nest dicts (any key type that can be saved), OrderedDicts, lists, tuples and sets of tensors, ndarrays,
-    numbers, strings, bytes, None, dtypes, devices and Sizes. Tensors keep dtype, device, shape, ``requires_grad``, and
-    sharing where two of them are the same memory. A path is replaced all at once: after a crash it holds the old file
-    or the new one.
+    `obj` may nest dicts (any key type that can be saved), OrderedDicts (with the ``_metadata`` of a state_dict), lists,
+    tuples and sets of tensors, ndarrays, numbers, strings, bytes, None, dtypes, devices and Sizes. Tensors keep dtype,
+    device, shape, ``requires_grad``, and sharing where two of them are the same memory. A path is replaced all at once: after
+    a crash it holds the old file or the new one.
 
     Plain ``np.load`` opens the file, too: one member per tensor or array, bfloat16 as uint16 and fp8 as uint8 (their bits),
     and ``index.json`` (bytes), which says how they are nested and what the true dtypes are. Only :func:`load` puts that back.
@@ -212,6 +222,8 @@ def save(obj: Any, f: Any) -> None:
     encoder = _Encoder()
     tree = encoder.node(obj, ())
     index = {"format": _FORMAT, "version": _VERSION, "tree": tree, "members": encoder.members}
+    if encoder.metadata:
+        index["metadata"] = encoder.metadata
     text = json.dumps(index, allow_nan=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     if isinstance(f, _PATH):
         with replacing(f) as file:
@@ -314,7 +326,7 @@ def _read(file: Any, name: str, place: Callable[[Any, str], Any]) -> Any:
             _check_zip(archive, file, size)
             index = _read_index(archive)
             arrays = _read_members(archive, index["members"])
-        return _Decoder(arrays, index["members"], place).node(index["tree"])
+        return _Decoder(arrays, index["members"], place, index.get("metadata", {})).node(index["tree"])
     except _Bad as bad:
         raise RuntimeError(f"cannot load {name}: {bad}") from None
     except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError) as error:
@@ -384,7 +396,7 @@ def _read_index(archive: zipfile.ZipFile) -> dict[str, Any]:
             "newer ampnative"
         )
     members = index.get("members")
-    if not isinstance(members, dict) or "tree" not in index:
+    if not isinstance(members, dict) or "tree" not in index or not isinstance(index.get("metadata", {}), dict):
         raise _Bad("its index is incomplete")
     expected = {_INDEX, *(name + ".npy" for name in members)}
     actual = set(archive.namelist())
@@ -449,9 +461,10 @@ def _read_npy(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple
 
 class _Decoder:
     def __init__(
-        self, arrays: dict[str, np.ndarray], members: dict[str, Any], place: Callable[[Any, str], Any]
+        self, arrays: dict[str, np.ndarray], members: dict[str, Any], place: Callable[[Any, str], Any], metadata: dict[str, Any]
     ) -> None:
-        self._arrays, self._members, self._place = arrays, members, place
+        self._arrays, self._members, self._place, self._metadata = arrays, members, place, metadata
+        self._odicts = 0
         self._objects: dict[int, Any] = {}
         self._shared: dict[tuple[str, str], Any] = {}
         self._taken: set[str] = set()
@@ -471,7 +484,12 @@ class _Decoder:
         return {self.node(key): self.node(value) for key, value in pairs}
 
     def _read_odict(self, pairs: Any) -> OrderedDict[Any, Any]:
-        return OrderedDict((self.node(key), self.node(value)) for key, value in pairs)
+        number = str(self._odicts)
+        self._odicts += 1
+        result = OrderedDict((self.node(key), self.node(value)) for key, value in pairs)
+        if number in self._metadata:
+            result._metadata = self.node(self._metadata[number])  # type: ignore[attr-defined]
+        return result
 
     def _read_tuple(self, nodes: Any) -> tuple[Any, ...]:
         return tuple(self.node(item) for item in nodes)

@@ -164,3 +164,68 @@ def test_an_average_of_master_weights():
     torch._foreach_copy_(weights, master)
     assert weights[0].tolist() == [1.5] * 3 and average[1].tolist() == [[-1.25] * 2] * 2
     assert average[0].dtype == torch.float32 and weights[1].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "clamp_min", "clamp_max"])
+def test_limits_of_a_kind_that_the_list_cannot_hold_are_refused_in_place(name):
+    new, place = (getattr(torch, f"_foreach_{name}{end}") for end in ("", "_"))
+    given = [t([1, 5])]
+    for limit in ([t([2.5, 2.5])], [2.5], 2.5, t(2.5)):
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            place(given, limit)
+        assert new(given, limit)[0].dtype == torch.float32
+    for limit in (2 + 1j, [2 + 1j], t(2 + 1j)):
+        for function in (new, place):
+            for tensors in (given, [t([1.0, 5.0])]):
+                with pytest.raises(NotImplementedError, match="clamp is not supported for complex types"):
+                    function(tensors, limit)
+    assert values(given) == [[1, 5]]
+    for name in ("add_", "sub_", "mul_", "div_", "pow_"):
+        for other in (2j, [2j]):
+            with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+                getattr(torch, f"_foreach_{name}")(given, other)
+    place([t([1, 5], dtype=torch.int32)], [t([2, 2])])
+
+
+def test_operands_by_their_names():
+    for name in ("add", "sub", "mul", "div", "maximum", "minimum", "clamp_min", "clamp_max"):
+        for end in ("", "_"):
+            function = getattr(torch, f"_foreach_{name}{end}")
+            wanted = values(function(first(), [2.0, 3.0]))
+            assert values(function(first(), scalars=[2.0, 3.0])) == wanted
+            wanted = values(function(first(), 2))
+            assert values(function(first(), scalar=2)) == values(function(first(), scalar=t(2.0))) == wanted
+            assert values(function(self=first(), other=second())) == values(function(first(), second()))
+            wrong = [{}, {"scalar": [2.0]}, {"scalars": 2.0}, {"exponent": 2}, {"scalar": 2, "scalars": [2.0, 3.0]}]
+            for keywords in [*wrong, {"scalar": 2, "alpha": 2}, {"scalar": t([2.0, 3.0])}]:
+                with pytest.raises(TypeError):
+                    function(first(), **keywords)
+    for function in (torch._foreach_pow, torch._foreach_pow_):
+        assert values(function(self=first(), exponent=2)) == [[1, 4], [[9]]]
+        with pytest.raises(TypeError):
+            function(first(), scalar=2)
+    assert values(torch._foreach_abs(self=first())) == values(torch._foreach_abs_(self=first())) == values(first())
+    for weights in ({"weight": 0.5}, {"weights": [t([0.5, 0.5]), t([[0.5]])]}):
+        assert values(torch._foreach_lerp(self=first(), tensors1=second(), **weights)) == [[5.5, 11], [[16.5]]]
+        assert values(torch._foreach_lerp_(first(), second(), **weights)) == [[5.5, 11], [[16.5]]]
+
+
+def test_zero_dimensional_tensors_are_numbers():
+    for base in (t(2.0), t(2.0, dtype=torch.float64), 2.0):
+        (power,) = torch._foreach_pow(base, [t([1, 5])])
+        assert power.dtype == torch.float32 and power.tolist() == [2, 32]
+    with pytest.raises(TypeError):
+        torch._foreach_pow(t([2.0]), [t([1.0, 5.0])])
+    for dtype, wanted in [(torch.float64, torch.float32), (torch.float16, torch.float32), (torch.int32, torch.int64)]:
+        for given in (t([1, 5]), t(1)):
+            (total,) = torch._foreach_add([given], t(2, dtype=dtype))
+            assert total.dtype == wanted and torch.equal(total, given + 2)
+    assert torch._foreach_add([t([True])], t(2, dtype=torch.int32))[0].dtype == torch.int64
+    # With ``alpha``, and where its gradient is recorded, it stays a tensor.
+    assert torch._foreach_add([t([1])], t(2.0, dtype=torch.float64), alpha=1)[0].dtype == torch.float64
+    other = t(2.0, dtype=torch.float64, requires_grad=True)
+    (total,) = torch._foreach_add([t([1])], other)
+    total.sum().backward()
+    assert total.dtype == torch.float64 and other.grad.item() == 1
+    with pytest.raises(TypeError):
+        torch._foreach_sub([t([1.0])], other)

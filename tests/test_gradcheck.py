@@ -119,3 +119,18 @@ def test_plain_and_fast_derivatives_are_compared():
                 else 2.0**-7 * np.abs(fast.float().numpy())
             )
             assert np.all(difference <= bound * unit), name
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_mode": True}, {"check_grad_dtypes": True}], ids=str)
+@pytest.mark.parametrize("size", [(0,), (0, 3), (2,)], ids=str)
+def test_empty_inputs_and_outputs(size, options):
+    def zeros(*shape):
+        return torch.zeros(*shape, dtype=torch.float64, requires_grad=True)
+
+    functions = (torch.sum, lambda a: a * 2, lambda a: (a.sum(), a * a), lambda a: a[:0], lambda a: (a[:0], a * a))
+    for function in functions:
+        assert torch.autograd.gradcheck(function, [zeros(*size)], **options) is True
+        assert torch.autograd.gradgradcheck(function, [zeros(*size)], **options) is True
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda a, b: a.sum() + (b * b).sum(), [zeros(*size), zeros(0)], **options) is True
+    assert torch.autograd.gradcheck(lambda a: a.detach(), [zeros(0)], **options) is True

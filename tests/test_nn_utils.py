@@ -257,3 +257,25 @@ def test_older_states_of_spectral_norm_have_the_weight_itself(shape):
     del saved["weight"]
     with pytest.raises(RuntimeError, match='Missing key\\(s\\) in state_dict: "weight", "weight_v"'):
         other.load_state_dict(saved)
+
+
+def test_the_prefix_of_a_wrapped_model_is_stripped():
+    strip = importlib.import_module(torch.__name__ + ".nn.modules.utils").consume_prefix_in_state_dict_if_present
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    saved = nn.ModuleDict({"module": model, "other": nn.Linear(1, 1)}).state_dict()
+    assert strip(saved, "module.") is None
+    assert list(saved) == ["other.weight", "other.bias", *model.state_dict()]
+    versions = {key: value["version"] for key, value in saved._metadata.items()}
+    assert versions == {"": 1, "other": 1, "0": 2, "1": 1}
+    del saved["other.weight"], saved["other.bias"]
+    model.load_state_dict(saved)
+
+    plain = {"module.a": 1, "b": 2, "a": 3, "module.module.z": 4, "modules.c": 5}
+    strip(plain, "module.")
+    assert list(plain.items()) == [("b", 2), ("a", 1), ("modules.c", 5), ("module.z", 4)]
+    saved = nn.Linear(1, 1).state_dict()
+    saved._metadata = {"module": {"version": 9}, "module.0": {"version": 3}, "0": {"version": 7}, "modulex": {}}
+    strip(saved, "module.")
+    assert saved._metadata == {"": {"version": 9}, "0": {"version": 3}, "modulex": {}}
+    strip(saved, "absent.")
+    assert list(saved) == ["weight", "bias"] and saved._metadata == {"": {"version": 9}, "0": {"version": 3}, "modulex": {}}

@@ -121,3 +121,13 @@ def test_options_that_the_step_refuses(name, options, error, text):
         return
     with pytest.raises(error, match=text):
         step(optimizer)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_of_three_betas_the_first_two_count(name):
+    three, two = (make(name, betas=betas) for betas in ([0.9, 0.99, 0.5], (0.9, 0.99)))
+    assert three.defaults["betas"] == three.param_groups[0]["betas"] == (0.9, 0.99)
+    for optimizer in (three, two):
+        step(optimizer)
+        step(optimizer)
+    assert torch.equal(three.param_groups[0]["params"][0], two.param_groups[0]["params"][0])

@@ -561,6 +561,68 @@ def test_random_garbage_never_escapes(saved):
         outcome(data)
 
 
+# ---- versions of layouts ---------------------------------------------------------------------------------------------
+
+
+def index_of(obj):
+    file = io.BytesIO()
+    save(obj, file)
+    with zipfile.ZipFile(file) as archive:
+        return file, json.loads(archive.read("index.json"))
+
+
+def test_metadata_of_states_survive():
+    state = torch.nn.Sequential(torch.nn.BatchNorm1d(2)).state_dict()
+    nested = {"before": collections.OrderedDict(a=collections.OrderedDict()), "model": state, "ema": [state]}
+    for found in (there_and_back(state), there_and_back(nested)["model"], there_and_back(nested)["ema"][0]):
+        assert type(found._metadata) is collections.OrderedDict
+        assert list(found._metadata.items()) == [("", {"version": 1}), ("0", {"version": 2})]
+    assert not hasattr(there_and_back(nested)["before"], "_metadata") and not hasattr(there_and_back(nested)["before"]["a"], "_metadata")
+    inner = collections.OrderedDict(x=1)
+    inner._metadata = {"kind": [1, 2.5, None, True, "x"]}
+    outer = collections.OrderedDict(inner=inner)
+    outer._metadata = collections.OrderedDict(deep=inner)
+    found = there_and_back([outer, state])
+    assert found[0]._metadata["deep"]._metadata == found[0]["inner"]._metadata == inner._metadata
+    assert found[1]._metadata == state._metadata
+    inner._metadata = object()
+    with pytest.raises(TypeError, match=r"\['inner'\]\['_metadata'\]"):
+        save(outer, io.BytesIO())
+
+
+def test_modules_see_the_version_of_a_loaded_state(tmp_path):
+    saved = there_and_back(torch.nn.InstanceNorm1d(2, track_running_stats=True).state_dict())
+    keys = torch.nn.InstanceNorm1d(2).load_state_dict(saved, strict=False)
+    assert keys.missing_keys == [] and keys.unexpected_keys == ["running_mean", "running_var", "num_batches_tracked"]
+
+    class Layer(torch.nn.Linear):
+        _version = 7
+
+        def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+            self.seen = local_metadata.get("version")
+            super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    model = torch.nn.Sequential(Layer(1, 1))
+    save_checkpoint(tmp_path / "c", model=model)
+    load_checkpoint(tmp_path / "c", model=model)
+    assert model[0].seen == 7
+
+
+def test_files_with_and_without_metadata_are_read():
+    state = torch.nn.BatchNorm1d(2).state_dict()
+    file, index = index_of(state)
+    assert index["version"] == 1 and list(index["tree"]) == ["odict"] and list(index["metadata"]) == ["0"]
+    assert sorted(np.load(file).files) == sorted(["index.json", *state])
+    assert "metadata" not in index_of(dict(state))[1]
+    for metadata in (None, [], 1, {"0": {"unknown": 1}}, {"0": {"array": "absent"}}):
+        changed = io.BytesIO()
+        with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
+            for name in old.namelist():
+                new.writestr(name, json.dumps({**index, "metadata": metadata}) if name == "index.json" else old.read(name))
+        with pytest.raises(RuntimeError, match="cannot load"):
+            load(changed)
+
+
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
 
 

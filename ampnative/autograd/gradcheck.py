@@ -34,7 +34,7 @@ def _array(tensor: Any) -> np.ndarray:
 
 def _write(tensor: Any, values: np.ndarray) -> None:
     """In place and unseen by autograd, so that a function which closes over its inputs notices too."""
-    tensor.data.copy_(_C.from_numpy(values))
+    tensor.data.copy_(_C.from_numpy(np.asarray(values)))
 
 
 def _grad(outputs: list, inputs: list, grad_outputs: list, create_graph: bool = False) -> list[np.ndarray]:
@@ -66,7 +66,8 @@ def _numerical(function: Callable, arguments: tuple, inputs: list, which: list[i
                 sides.append(_evaluate(function, arguments, which))
             _write(tensor, values)
             rows.append([(up - down) / (2.0 * eps) for up, down in zip(*sides, strict=True)])
-        jacobians.append([np.array([row[k] for row in rows]).reshape(values.size, -1) for k in range(len(which))])
+        sizes = [column.size for column in (rows[0] if rows else _evaluate(function, arguments, which))]
+        jacobians.append([np.array([row[k] for row in rows]).reshape(values.size, size) for k, size in enumerate(sizes)])
     return jacobians
 
 
@@ -126,7 +127,7 @@ def _check_fast(
     """One random direction of the inputs and one of each output instead of all."""
     rng = np.random.default_rng(0)
     for o, number in enumerate(which):
-        direction = rng.standard_normal(tuple(outputs[number].shape))
+        direction = np.asarray(rng.standard_normal(tuple(outputs[number].shape)))
         weight = _C.from_numpy(direction).to(device=outputs[number].device, dtype=outputs[number].dtype)
         for i, tensor in enumerate(inputs):
             values = _array(tensor)
@@ -194,7 +195,7 @@ def _run(
     if check_grad_dtypes:
         for number in which:
             found = _C._engine_backward(
-                (outputs[number],), (_one_hot(outputs[number], 0),), True, False, tuple(inputs), False, True
+                (outputs[number],), (_C.functions.ones_like(outputs[number]),), True, False, tuple(inputs), False, True
             )
             for tensor, g in zip(inputs, found, strict=True):
                 if g is not None and g.dtype != tensor.dtype:

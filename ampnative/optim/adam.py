@@ -124,7 +124,7 @@ class Adam(AdamFamily):
             params,
             dict(
                 lr=lr,
-                betas=betas,
+                betas=(betas[0], betas[1]),
                 eps=eps,
                 weight_decay=weight_decay,
                 amsgrad=amsgrad,
