@@ -111,7 +111,7 @@ def test_gradients_that_were_not_cleared():
     assert trainer.causes[0].startswith("the loss itself was inf or NaN")
     assert [kept.format(n) in cause for n, cause in enumerate(trainer.causes[1:])] == [True, True]
     trainer.step([1.0] * 3)
-    assert not any("the same tensors" in cause for cause in trainer.causes)
+    assert kept.format(0) in trainer.causes[1] and "the same tensors" not in trainer.causes[0]
     cleared = Trainer(8.0).step([INF, 1.0, 1.0]).step([INF, 1.0, 1.0])
     assert not any("the same tensors" in cause for cause in cleared.causes)
     copy.deepcopy(trainer.scaler), pickle.loads(pickle.dumps(trainer.scaler))

@@ -216,3 +216,13 @@ def test_layers_say_their_arguments():
     assert names[:4] == ["d_model", "nhead", "dim_feedforward", "dropout"] and names[-1] == "dtype"
     assert layer().activation_relu_or_gelu == 1 and layer(activation="gelu").activation_relu_or_gelu == 2
     assert layer(activation=torch.tanh).activation_relu_or_gelu == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_masks_of_other_floats(dtype):
+    never = torch.full((3, 3), -float("inf")).triu(1)
+    x, one = numbers(2, 3, 4), layer()
+    with torch.no_grad():
+        assert torch.equal(one(x, src_mask=never.to(dtype)), one(x, src_mask=never))
+        padding = torch.tensor([[0, 0, -float("inf")], [0, 0, 0]])
+        assert torch.equal(one(x, src_key_padding_mask=padding.to(dtype)), one(x, src_key_padding_mask=padding))

@@ -83,6 +83,14 @@ def test_einsum_is_a_product_for_autocast_where_it_sums_over_both(equation, shap
     assert np.array_equal(out.cpu().float().numpy(), np.einsum(equation, *[np.ones(shape) for shape in shapes]))
 
 
+def test_what_addr_leaves_out_has_the_gradient_zero():
+    given = torch.full((3,), float("nan")).requires_grad_()
+    out = torch.addr(given, torch.ones(2), torch.arange(3.0), beta=0)
+    assert out.tolist() == [[0.0, 1.0, 2.0]] * 2
+    out.sum().backward()
+    assert given.grad.tolist() == [0.0] * 3
+
+
 def test_repeated_letters_are_diagonals_of_memory_listed_twice():
     """An expanded operand's gradient lies on the diagonal, and is added up over what was expanded. Values are PyTorch's."""
     x, w = torch.arange(3.0).requires_grad_(), torch.tensor([1.0, 2.0, 3.0])

@@ -168,3 +168,35 @@ def test_a_leaf_saved_on_the_cpu_and_no_cycles():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_an_unpack_hook_may_run_a_pass_over_its_own_graph():
+    """That pass lets go of what the graph keeps: the outer one says so, and reads nothing of it."""
+    a, box, junk = torch.ones(2, requires_grad=True), [], []
+
+    def unpack(kept):
+        if not junk:
+            junk.append(0)
+            torch.autograd.grad(box[0], a)
+            junk.extend([tuple([1, 1, 1, 10, 0]) for _ in range(4000)])
+        return kept
+
+    with saved_tensors_hooks(lambda t: t.clone(), unpack):
+        box.append((a * a).sum())
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(box[0], a)
+
+
+@pytest.mark.parametrize("function", [torch.exp, torch.sqrt, lambda x: x.softmax(0)])
+def test_a_pack_hook_cannot_differentiate_the_output_it_is_given(function):
+    def pack(t):
+        if t.grad_fn is not None:
+            with torch.enable_grad():
+                t.sum().backward()
+        return t
+
+    a = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="before all is saved"), saved_tensors_hooks(pack, lambda kept: kept):
+        function(a)
+    function(a).sum().backward()
+    assert a.grad is not None

@@ -159,6 +159,29 @@ def test_dropout_draws_in_memory_order():
         assert (nn.functional.dropout(torch.ones(shape).t(), 0.5).t().flatten() / 2).tolist() == want
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_parts_that_a_subclass_overrides_are_called(training):
+    class Half(torch.nn.TransformerEncoderLayer):
+        def _ff_block(self, x):
+            return x * 0
+
+    class Deaf(torch.nn.TransformerDecoderLayer):
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            return x * 0
+
+        def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
+            return x * 0
+
+    x, half, deaf = torch.randn(2, 3, 4), Half(4, 2, 8, 0.0, batch_first=True), Deaf(4, 2, 8, 0.0)
+    half.train(training)
+    deaf.train(training)
+    with torch.set_grad_enabled(training):
+        attended = half.norm1(x + half.self_attn(x, x, x)[0])
+        assert torch.allclose(half(x), half.norm2(attended), atol=1e-6)
+        seen = deaf.norm2(deaf.norm1(x))
+        assert torch.allclose(deaf(x, x), deaf.norm3(seen + deaf.linear2(deaf.linear1(seen).relu())), atol=1e-6)
+
+
 def test_derivatives():
     torch.manual_seed(0)
     m = nn.MultiheadAttention(4, 2, add_bias_kv=True).double()

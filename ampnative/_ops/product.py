@@ -49,8 +49,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float, alpha: float) -
     x, a, b = cast(wide(found), input, vec1, vec2)
     product = a.unsqueeze(1) * b
     product = product if alpha == 1 else product * alpha
-    if beta == 0:  # what input holds, NaN too, does not count
-        return rounded(product, found)
+    if beta == 0:  # what input holds, NaN too, does not count; its gradient is 0
+        x, beta = (x.expand(product.shape).masked_fill(_C.functions.ones((), dtype=_C.bool, device=x.device), 0), 1)
     return rounded(product + (x if beta == 1 else x * beta), found)
 
 

@@ -114,7 +114,7 @@ class SkippedStep:
         if not self.culprits:
             return ""
         kept = [culprit.kept_since for culprit in self.culprits if culprit.kept_since is not None]
-        if len(kept) < len(self.culprits) or self.good_update is not None:
+        if len(kept) < len(self.culprits):
             return self._own_cause()
         return (
             f"the same tensors were not finite at step {max(kept)} either: if nothing cleared them since (optimizer.zero_grad()), they "

@@ -96,14 +96,20 @@ class _Layer(Module):
     def _set_activation(self, activation: _Activation) -> None:
         self.activation = _activation(activation)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    # Subclasses override the parts by PyTorch's names.
+    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+        hidden = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **hidden)[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        last: Module = getattr(self, f"dropout{len(self._attentions) + 1}")
+        return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def _blocks(self, x: Tensor, *blocks: Callable[[Tensor], Tensor]) -> Tensor:
-        """Residual blocks; block i has norm{i} before it (norm_first) or behind the sum, and dropout{i}."""
+        """Residual blocks; block i has norm{i} before it (norm_first) or behind the sum."""
         for i, block in enumerate(blocks, 1):
-            norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
-            x = x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
+            norm = getattr(self, f"norm{i}")
+            x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
         return x
 
 
@@ -116,8 +122,8 @@ class TransformerEncoderLayer(_Layer):
     PyTorch has a path of its own for inference, and where it takes that one the results are the same here: in evaluation, no gradient
     asked for, a 3-dimensional input with ``batch_first``, an even ``nhead``, biases, ReLU or GELU, norms of one eps, no forward hooks.
     There sums are made in place of what is added, so that a region of 16 bits (autocast on the CPU) returns 16 bits, and a query from
-    which every key is hidden gets NaN. ``backends.mha`` forbids it. Masks of floats are added on every path (PyTorch's inference takes
-    whatever isn't 0 for hidden, so that biases such as ALiBi's are right in training only).
+    which every key is hidden gets NaN. ``backends.mha`` forbids it, and so do own ``_sa_block`` or ``_ff_block``. Masks of floats are
+    added on every path (PyTorch's inference takes whatever isn't 0 for hidden, so that biases such as ALiBi's are right in training only).
     """
 
     _attentions = ("self_attn",)
@@ -136,15 +142,13 @@ class TransformerEncoderLayer(_Layer):
         padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask_dtype, "src_mask", src.dtype)
         mask = canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
         if self._takes_inference_path(src):
-            return self._infer(src, mask, padding)
-
-        def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0]
-
-        return self._blocks(src, attend, self._feed_forward)
+            return self._infer(src, *(m if m is None else m.to(src.dtype) for m in (mask, padding)))
+        return self._blocks(src, lambda x: self._sa_block(x, mask, padding, is_causal=is_causal), self._ff_block)
 
     def _takes_inference_path(self, src: Tensor) -> bool:
         if not self.activation_relu_or_gelu or self.norm1.eps != self.norm2.eps:
+            return False
+        if type(self)._sa_block is not _Layer._sa_block or type(self)._ff_block is not _Layer._ff_block:
             return False
         return takes_inference_path(self, self.self_attn, src)
 
@@ -179,18 +183,18 @@ class TransformerDecoderLayer(_Layer):
     ) -> Tensor:
         """Masks as in :class:`TransformerEncoderLayer`; ``memory_mask`` (T, S)."""
 
-        def attend(x: Tensor) -> Tensor:
-            return self.self_attn(
-                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False
-            )[0]
+        return self._blocks(
+            tgt,
+            lambda x: self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal),
+            lambda x: self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal),
+            self._ff_block,
+        )
 
-        def look_at_memory(x: Tensor) -> Tensor:
-            return self.multihead_attn(
-                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal,
-                need_weights=False,
-            )[0]  # fmt: skip
-
-        return self._blocks(tgt, attend, look_at_memory, self._feed_forward)
+    def _mha_block(
+        self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        hidden = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout2(self.multihead_attn(x, mem, mem, need_weights=False, **hidden)[0])
 
 
 def _copies(layer: Module, count: int) -> ModuleList:
