@@ -62,6 +62,8 @@ class _Layer(Module):
 
     self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
+    dropout1: Dropout
+    dropout2: Dropout
     _attentions: tuple[str, ...]
 
     def __init__(
