@@ -130,6 +130,16 @@ def test_what_is_made_one_after_the_other_lies_side_by_side(n):
     assert len(holes) == 2000
 
 
+@pytest.fixture
+def few_objects():
+    """Collections look at what the test makes alone: after thousands of tests each would take long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("which", ["zero", "unscale"])
 def test_an_exception_does_not_count_in_gradients_that_died_meanwhile(which):
     refused = 0
