@@ -13,7 +13,6 @@
 typedef struct __attribute__((packed, may_alias)) C128 {
     double re, im;
 } C128;
-typedef float __attribute__((vector_size(64))) Float16;
 typedef double __attribute__((vector_size(32))) Double4;
 typedef double __attribute__((vector_size(64))) Double8;
 #define GET AMP_FN

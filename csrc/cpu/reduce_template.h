@@ -33,34 +33,6 @@
     } while (0)
 /* The last sixteen of n values, of which those from lane *first on are not taken yet: [i, n). Of fewer than sixteen `few` is made. */
 #define LAST_ONES(T, data, n, i, few, first) (const T *)last_ones(data, n, i, sizeof(T), few, first)
-/* The values behind the last tree, fewer than eight rows of lanes, as one more tree. */
-#define ADD_ROW(T, part) \
-    if (i + AMP_FOLD_LANES <= n) { \
-        Float16 v; \
-        float one[AMP_FOLD_LANES]; \
-        K(load_##T)(one, (const T *)(const void *)(data + i * item)); \
-        memcpy(&v, one, sizeof v); \
-        part += v, i += AMP_FOLD_LANES; \
-    }
-#define ADD_REST(T) \
-    { \
-        Float16 part0 = {0}, part1 = {0}, part2 = {0}, part3 = {0}; \
-        float rest[AMP_FOLD_LANES]; \
-        ADD_ROW(T, part0) \
-        ADD_ROW(T, part1) ADD_ROW(T, part2) ADD_ROW(T, part3) ADD_ROW(T, part0) ADD_ROW(T, part1) ADD_ROW(T, part2) if (i < n) { \
-            Float16 v; \
-            T few[AMP_FOLD_LANES]; \
-            int first; \
-            const T *last = LAST_ONES(T, data, n, i, few, &first); \
-            K(load_##T)(rest, last); \
-            for (int l = 0; l < AMP_FOLD_LANES; l++) rest[l] = l >= first ? rest[l] : 0.0f; \
-            memcpy(&v, rest, sizeof v); \
-            part3 += v; \
-        } \
-        part0 = (part0 + part1) + (part2 + part3); \
-        memcpy(rest, &part0, sizeof rest); \
-        ADD_LANES(rest[l]); \
-    }
 #define BLOCKED_SUM(X, T) \
     FOLD(wide_sum_##X, T, float, double, 0, ADD, (double)v) \
     TARGET static void K(fold_sum_##X)(void *acc, const char *data, int64_t n, const double *num) { \
@@ -69,7 +41,16 @@
         double *total = acc; \
         int64_t i = 0; \
         for (; i + 8 * AMP_FOLD_LANES <= n; i += 8 * AMP_FOLD_LANES) ADD_EIGHT(T, data + i * item, row); \
-        if (i < n) ADD_REST(T) \
+        for (; i + AMP_FOLD_LANES <= n; i += AMP_FOLD_LANES) ADD_ONE(T, data + i * item); \
+        if (i < n) { \
+            T few[AMP_FOLD_LANES]; \
+            float one[AMP_FOLD_LANES]; \
+            int first; \
+            const T *last = LAST_ONES(T, data, n, i, few, &first); \
+            K(load_##T)(one, last); \
+            for (int l = 0; l < AMP_FOLD_LANES; l++) one[l] = l >= first ? one[l] : 0.0f; \
+            ADD_LANES(one[l]); \
+        } \
         acc0 += acc1; \
         const Double4 half = {acc0[0] + acc0[4], acc0[1] + acc0[5], acc0[2] + acc0[6], acc0[3] + acc0[7]}; \
         const double sum = (half[0] + half[2]) + (half[1] + half[3]); \
@@ -232,8 +213,6 @@ static const FoldKernel K(table)[AMP_DTYPE_COUNT][FOLD_KINDS] = {
 #undef ADD_LANES
 #undef ADD_EIGHT
 #undef ADD_ONE
-#undef ADD_ROW
-#undef ADD_REST
 #undef BLOCKED_SUM
 #undef NARROW_FOLDS
 #undef FLOAT_FOLDS
