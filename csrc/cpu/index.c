@@ -269,46 +269,43 @@ static void combine_block(const Places *p, Kernel kernel) {
  *     floats at the places = table at the places;  op= other, in order;  table at the places = floats at the places
  *
  * The rest of the floats is never touched, so that a few places in a large table cost little. */
-static inline __attribute__((always_inline)) void widen_run(const Places *p, const Places *floats, bool bf16) {
-    for (int64_t i = 0; i < p->length; i++) {
-        uint16_t h;
-        memcpy(&h, place(p, i), sizeof h);
-        float f = bf16 ? amp_bf16_to_f32(h) : amp_f16_to_f32(h);
-        memcpy(place(floats, i), &f, sizeof f);
-    }
+#define INLINE static inline __attribute__((always_inline))
+INLINE float read_half(const char *p, bool bf16) {
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return bf16 ? amp_bf16_to_f32(h) : amp_f16_to_f32(h);
 }
-static inline __attribute__((always_inline)) void combine_run(const Places *p, const Places *floats, bool bf16, bool adds) {
+INLINE void write_half(char *p, float f, bool bf16) {
+    const uint16_t h = bf16 ? amp_f32_to_bf16(f) : amp_f32_to_f16(f);
+    memcpy(p, &h, sizeof h);
+}
+INLINE float read_float(const char *p) {
+    float f;
+    memcpy(&f, p, sizeof f);
+    return f;
+}
+INLINE void write_float(char *p, float f) { memcpy(p, &f, sizeof f); }
+
+INLINE void widen_run(const Places *p, const Places *floats, bool bf16) {
+    for (int64_t i = 0; i < p->length; i++) write_float(place(floats, i), read_half(place(p, i), bf16));
+}
+INLINE void combine_run(const Places *p, const Places *floats, bool bf16, bool adds) {
     for (int64_t i = 0; i < p->length; i++) {
-        uint16_t h;
-        float f;
         char *to = place(floats, i);
-        memcpy(&h, counterpart(p, i), sizeof h);
-        memcpy(&f, to, sizeof f);
-        float x = bf16 ? amp_bf16_to_f32(h) : amp_f16_to_f32(h);
-        f = adds ? f + x : f * x;
-        memcpy(to, &f, sizeof f);
+        const float f = read_float(to), x = read_half(counterpart(p, i), bf16);
+        write_float(to, adds ? f + x : f * x);
     }
 }
-static inline __attribute__((always_inline)) void narrow_run(const Places *p, const Places *floats, bool bf16) {
-    for (int64_t i = 0; i < p->length; i++) {
-        float f;
-        memcpy(&f, place(floats, i), sizeof f);
-        uint16_t h = bf16 ? amp_f32_to_bf16(f) : amp_f32_to_f16(f);
-        memcpy(place(p, i), &h, sizeof h);
-    }
+INLINE void narrow_run(const Places *p, const Places *floats, bool bf16) {
+    for (int64_t i = 0; i < p->length; i++) write_half(place(p, i), read_float(place(floats, i)), bf16);
 }
 
 /* No place twice: all three steps at once. */
-static inline __attribute__((always_inline)) void combine_apart_run(const Places *p, bool bf16, bool adds) {
+INLINE void combine_apart_run(const Places *p, bool bf16, bool adds) {
     for (int64_t i = 0; i < p->length; i++) {
-        uint16_t h[2];
         char *to = place(p, i);
-        memcpy(&h[0], to, sizeof *h);
-        memcpy(&h[1], counterpart(p, i), sizeof *h);
-        float f = bf16 ? amp_bf16_to_f32(h[0]) : amp_f16_to_f32(h[0]), x = bf16 ? amp_bf16_to_f32(h[1]) : amp_f16_to_f32(h[1]);
-        f = adds ? f + x : f * x;
-        h[0] = bf16 ? amp_f32_to_bf16(f) : amp_f32_to_f16(f);
-        memcpy(to, &h[0], sizeof *h);
+        const float f = read_half(to, bf16), x = read_half(counterpart(p, i), bf16);
+        write_half(to, adds ? f + x : f * x, bf16);
     }
 }
 static void combine_apart(Places *p, bool adds) {
