@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
+from . import _C
 from ._features_names import NAMES, TENSOR_FAMILIES
 
 __all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "refusing", "register", "register_names"]
@@ -131,6 +132,8 @@ def register_names(package: str, tensor: type) -> None:
         if path != "Tensor":
             module = sys.modules[f"{package}.{path}" if path else package]
             module.__getattr__ = _hinting(module, path)  # type: ignore[method-assign]
+            if type(module) is ModuleType:
+                module.__class__ = _C.PackageModule
             vars(module).setdefault("__path__", [])
     for patterns, cure in NAMES["Tensor"]:
         for name in patterns.split():

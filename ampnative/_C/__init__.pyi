@@ -1,6 +1,7 @@
 # Made by .ci/stubs from the module: edit that, not this.
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, Final, Literal, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 import numpy as np
@@ -162,6 +163,9 @@ class AccumulateGrad:
     def register_hook(self, fn: Callable[..., Any], /) -> RemovableHandle: ...
     def register_prehook(self, fn: Callable[..., Any], /) -> RemovableHandle: ...
     def _sequence_nr(self) -> _int: ...
+
+@final
+class PackageModule(ModuleType): ...
 
 class ModuleBase:
     @property

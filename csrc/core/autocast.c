@@ -34,16 +34,19 @@ static uint8_t mode_bit(AutocastDevice device) {
 
 bool amp_autocast_enabled(AutocastDevice device) { return (state.enabled >> device) & 1; }
 
-void amp_autocast_set_enabled(AutocastDevice device, bool enabled) {
+/* Both are the thread's own; finding one takes a call, so functions look them up once. */
+static void switch_to(AutocastState *s, uint8_t *mode, AutocastDevice device, bool enabled) {
     uint16_t bit = (uint16_t)(1u << device);
     if (enabled) {
-        state.enabled |= bit;
-        amp_mode |= mode_bit(device);
+        s->enabled |= bit;
+        *mode |= mode_bit(device);
     } else {
-        state.enabled &= (uint16_t)~bit;
-        amp_mode &= (uint8_t)~mode_bit(device);
+        s->enabled &= (uint16_t)~bit;
+        *mode &= (uint8_t)~mode_bit(device);
     }
 }
+
+void amp_autocast_set_enabled(AutocastDevice device, bool enabled) { switch_to(&state, &amp_mode, device, enabled); }
 
 int amp_autocast_default_dtype(AutocastDevice device) { return device_table[device].dtype; }
 
@@ -66,29 +69,31 @@ uint64_t amp_autocast_epoch(void) { return atomic_load_explicit(&epoch, memory_o
 
 void amp_autocast_clear_cache(void) { atomic_fetch_add_explicit(&epoch, 1, memory_order_acq_rel); }
 
-AutocastSnapshot amp_autocast_snapshot(AutocastDevice device) {
-    return (AutocastSnapshot){.device = (uint8_t)device,
-                              .dtype = (int8_t)amp_autocast_dtype(device),
-                              .enabled = amp_autocast_enabled(device),
-                              .cache_enabled = amp_autocast_cache_enabled(),
-                              .mode = amp_mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA)};
+int amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled, AutocastSnapshot *before) {
+    AutocastState *s = &state;
+    uint8_t *mode = &amp_mode;
+    int stored = s->dtype_plus_1[device];
+    before->device = (uint8_t)device;
+    before->dtype = (int8_t)(stored ? stored - 1 : device_table[device].dtype);
+    before->enabled = (s->enabled >> device) & 1;
+    before->cache_enabled = !s->cache_off;
+    before->mode = *mode & (MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA);
+    switch_to(s, mode, device, enabled);
+    s->dtype_plus_1[device] = (int8_t)(dtype + 1);
+    s->cache_off = !cache_enabled;
+    return ++s->depth;
 }
 
-void amp_autocast_restore(AutocastSnapshot snapshot) {
-    amp_autocast_set_enabled((AutocastDevice)snapshot.device, snapshot.enabled);
-    amp_autocast_set_dtype((AutocastDevice)snapshot.device, snapshot.dtype);
-    amp_autocast_set_cache_enabled(snapshot.cache_enabled);
-    uint8_t bit = mode_bit((AutocastDevice)snapshot.device);
-    amp_mode = (uint8_t)((amp_mode & ~bit) | (snapshot.mode & bit));
-}
-
-AutocastSnapshot amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled) {
-    const AutocastSnapshot before = amp_autocast_snapshot(device);
-    amp_autocast_set_enabled(device, enabled);
-    amp_autocast_set_dtype(device, dtype);
-    amp_autocast_increment_nesting();
-    amp_autocast_set_cache_enabled(cache_enabled);
-    return before;
+int amp_autocast_leave(const AutocastSnapshot *before) {
+    AutocastState *s = &state;
+    uint8_t *mode = &amp_mode;
+    AutocastDevice device = (AutocastDevice)before->device;
+    uint8_t bit = mode_bit(device);
+    switch_to(s, mode, device, before->enabled);
+    *mode = (uint8_t)((*mode & ~bit) | (before->mode & bit));
+    s->dtype_plus_1[device] = (int8_t)(before->dtype + 1);
+    s->cache_off = !before->cache_enabled;
+    return --s->depth;
 }
 
 const char *amp_autocast_device_name(AutocastDevice device) { return device_table[device].name; }

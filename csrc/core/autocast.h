@@ -54,10 +54,10 @@ typedef struct AutocastSnapshot {
     bool enabled, cache_enabled;
     uint8_t mode; /* the region bits of amp_mode: inside an op they are off although autocast is on */
 } AutocastSnapshot;
-AutocastSnapshot amp_autocast_snapshot(AutocastDevice device);
-void amp_autocast_restore(AutocastSnapshot snapshot);
-/* Enters a region; what it returns is for the restore that leaves it, after amp_autocast_decrement_nesting. */
-AutocastSnapshot amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled);
+/* Enters a region, whose `before` is for the call that leaves it; both return the new depth. The snapshot is written field by field where
+ * it stays: a small struct that is copied whole is read before its bytes are in the cache. */
+int amp_autocast_enter(AutocastDevice device, bool enabled, int dtype, bool cache_enabled, AutocastSnapshot *before);
+int amp_autocast_leave(const AutocastSnapshot *before);
 
 const char *amp_autocast_device_name(AutocastDevice device);
 

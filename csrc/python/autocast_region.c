@@ -1,5 +1,6 @@
 /* Autocast as Python sees it: the region object and the module-level functions. */
 #include "autocast_region.h"
+#include "with_methods.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -226,6 +227,9 @@ typedef struct Region {
     Entry inline_saved[INLINE_SAVES];
 } Region;
 
+static PyTypeObject *region_type;
+static Region *spare_region; /* the one freed last, as region_new leaves it, with its reference to the type; or NULL; GIL held */
+
 static int warn_dtype(PyObject *device_text) {
     PyObject *upper = PyObject_CallMethod(device_text, "upper", NULL);
     int failed = upper ? PyErr_WarnFormat(PyExc_UserWarning, 1,
@@ -301,7 +305,15 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
 }
 
 static PyObject *region_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
-    Region *r = (Region *)type->tp_alloc(type, 0);
+    Region *r;
+    if (spare_region && type == region_type) {
+        r = spare_region;
+        spare_region = NULL;
+        Py_SET_REFCNT(r, 1);
+        PyObject_GC_Track(r);
+        return (PyObject *)r;
+    }
+    r = (Region *)type->tp_alloc(type, 0);
     if (r) {
         r->saved = r->inline_saved;
         r->cap = INLINE_SAVES;
@@ -398,11 +410,19 @@ static void region_dealloc(PyObject *self) {
     if (r->weak) {
         PyObject_ClearWeakRefs(self);
     }
-    Py_XDECREF(r->dict);
-    Py_XDECREF(r->device_text);
+    Py_CLEAR(r->dict);
+    Py_SETREF(r->device_text, Py_NewRef(Py_None));
     if (r->saved != r->inline_saved) {
         PyMem_Free(r->saved);
+        r->saved = r->inline_saved;
+        r->cap = INLINE_SAVES;
     }
+    if (!spare_region && type == region_type) {
+        r->depth = 0;
+        spare_region = r;
+        return;
+    }
+    Py_DECREF(r->device_text);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -423,23 +443,26 @@ static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
         r->cap = cap;
     }
     Entry *entry = &r->saved[r->depth++];
-    entry->state = amp_autocast_enter((AutocastDevice)r->device, r->enabled, r->dtype, r->cache);
+    amp_autocast_enter((AutocastDevice)r->device, r->enabled, r->dtype, r->cache, &entry->state);
     entry->thread = PyThread_get_thread_ident();
     return Py_NewRef(self);
 }
 
-/* The state that this thread saved last, else (a generator that moved to another thread) the last one of all; taken off the stack. */
-static AutocastSnapshot last_saved(Region *r) {
+/* Restores what this thread saved last, else (a generator that moved to another thread) what was saved last of all, and takes it off the
+ * stack. The thread's new depth of regions. */
+static int leave_last(Region *r) {
     unsigned long me = PyThread_get_thread_ident();
     int i = r->depth - 1;
     while (i >= 0 && r->saved[i].thread != me) {
         i--;
     }
     i = i < 0 ? r->depth - 1 : i;
-    AutocastSnapshot state = r->saved[i].state;
+    int depth = amp_autocast_leave(&r->saved[i].state);
     r->depth--;
-    memmove(&r->saved[i], &r->saved[i + 1], (size_t)(r->depth - i) * sizeof *r->saved);
-    return state;
+    for (; i < r->depth; i++) {
+        r->saved[i] = r->saved[i + 1];
+    }
+    return depth;
 }
 
 static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n)) {
@@ -448,10 +471,9 @@ static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), P
         PyErr_SetString(PyExc_RuntimeError, "this autocast instance is left without having been entered");
         return NULL;
     }
-    if (amp_autocast_decrement_nesting() == 0) {
+    if (leave_last(r) == 0) {
         autocast_cache_clear();
     }
-    amp_autocast_restore(last_saved(r));
     Py_RETURN_FALSE;
 }
 
@@ -571,7 +593,8 @@ static int region_type_init(PyObject *module) {
         return -1;
     }
     type->tp_vectorcall = region_vectorcall;
-    int failed = PyModule_AddObjectRef(module, "autocast", (PyObject *)type);
+    region_type = (PyTypeObject *)Py_NewRef(type);
+    int failed = with_methods_add(type) < 0 ? -1 : PyModule_AddObjectRef(module, "autocast", (PyObject *)type);
     Py_DECREF(type);
     return failed;
 }

@@ -1,6 +1,7 @@
 /* Grad mode and inference mode: the raw switches, and the context managers that autograd/grad_mode.py completes with decorators. */
 #include "../core/autocast.h"
 #include "function.h"
+#include "with_methods.h"
 
 #include <string.h>
 
@@ -189,7 +190,7 @@ static int add_region_type(PyObject *module, ModeKind kind, const char *name) {
     PyType_Spec spec = {
         .name = name, .basicsize = sizeof(Region), .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .slots = slots};
     region_type[kind] = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return region_type[kind] ? PyModule_AddType(module, region_type[kind]) : -1;
+    return region_type[kind] && with_methods_add(region_type[kind]) == 0 ? PyModule_AddType(module, region_type[kind]) : -1;
 }
 
 /* ---- raw switches ---- */

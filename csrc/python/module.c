@@ -12,9 +12,11 @@
 #include "node.h"
 #include "observer.h"
 #include "outputs.h"
+#include "package_module.h"
 #include "saved_hooks.h"
 #include "selective.h"
 #include "tensor_methods.h"
+#include "with_methods.h"
 
 State amp_state = {.default_dtype = AMP_FLOAT32};
 
@@ -314,12 +316,13 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || default_device_init(module) < 0 ||
-        dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 ||
-        selective_init(module) < 0 || anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 ||
-        array_init(module) < 0 || interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 ||
-        autocast_init(module) < 0 || policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 ||
-        scaler_ops_init(module) < 0 || module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||
+    if (op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
+        package_module_init(module) < 0 || default_device_init(module) < 0 || dtypes_module_init(module) < 0 ||
+        tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 || selective_init(module) < 0 ||
+        anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 ||
+        interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 || autocast_init(module) < 0 ||
+        policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 || scaler_ops_init(module) < 0 ||
+        module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||
         PyModule_AddFunctions(module, functions) < 0) {
         return -1;
     }

@@ -38,12 +38,12 @@ static void test_state(void) {
     CHECK(amp_mode == (MODE_OBSERVER | MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA));
     amp_autocast_set_dtype(AUTOCAST_CUDA, AMP_BOOL); /* any dtype, also the one numbered 0 */
     CHECK(amp_autocast_dtype(AUTOCAST_CUDA) == AMP_BOOL && amp_autocast_dtype(AUTOCAST_CPU) == AMP_BFLOAT16);
-    AutocastSnapshot saved = amp_autocast_snapshot(AUTOCAST_CUDA);
-    amp_autocast_set_enabled(AUTOCAST_CUDA, false);
-    amp_autocast_set_dtype(AUTOCAST_CUDA, AMP_BFLOAT16);
-    amp_autocast_set_cache_enabled(false);
+    AutocastSnapshot saved;
+    CHECK(amp_autocast_enter(AUTOCAST_CUDA, false, AMP_BFLOAT16, false, &saved) == 1);
     CHECK(amp_mode == (MODE_OBSERVER | MODE_AUTOCAST_CPU));
-    amp_autocast_restore(saved);
+    CHECK(!amp_autocast_enabled(AUTOCAST_CUDA) && amp_autocast_dtype(AUTOCAST_CUDA) == AMP_BFLOAT16 &&
+          !amp_autocast_cache_enabled());
+    CHECK(amp_autocast_leave(&saved) == 0);
     CHECK(amp_autocast_enabled(AUTOCAST_CUDA) && amp_autocast_dtype(AUTOCAST_CUDA) == AMP_BOOL && amp_autocast_cache_enabled());
     CHECK(amp_mode == (MODE_OBSERVER | MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA));
     CHECK(amp_autocast_decrement_nesting() == -1 && amp_autocast_increment_nesting() == 0);
@@ -210,13 +210,11 @@ typedef struct Job {
 static void *ask(void *job) {
     Job *j = job;
     for (int i = 0; i < 50; i++) {
-        AutocastSnapshot saved = amp_autocast_snapshot(AUTOCAST_CPU);
-        amp_autocast_set_enabled(AUTOCAST_CPU, true);
-        amp_autocast_set_dtype(AUTOCAST_CPU, j->seed & 1 ? AMP_FLOAT16 : AMP_BFLOAT16);
-        CHECK(amp_autocast_increment_nesting() == 1);
+        AutocastSnapshot saved;
+        CHECK(amp_autocast_enter(AUTOCAST_CPU, true, j->seed & 1 ? AMP_FLOAT16 : AMP_BFLOAT16, true, &saved) == 1);
+        CHECK(amp_autocast_enabled(AUTOCAST_CPU) && amp_mode == MODE_AUTOCAST_CPU);
         CHECK(amp_autocast_dtype(AUTOCAST_CPU) == (j->seed & 1 ? AMP_FLOAT16 : AMP_BFLOAT16));
-        if (amp_autocast_decrement_nesting() == 0) amp_autocast_clear_cache();
-        amp_autocast_restore(saved);
+        if (amp_autocast_leave(&saved) == 0) amp_autocast_clear_cache();
         check_defaults();
     }
     j->hash = answers(j->seed);
