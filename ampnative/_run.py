@@ -22,7 +22,9 @@ __all__ = ["install", "run_module", "run_script"]
 
 _LIKE = "2.15.0"  # the PyTorch release that was recorded
 # Modules that stand for nothing in PyTorch.
-_OWN = frozenset({"__main__", "_absent", "_deprecated", "_features", "_replacing", "_run", "_switches", "cli", "recipe"})
+_OWN = frozenset(
+    {"__main__", "_absent", "_deprecated", "_features", "_replacing", "_run", "_saved_nodes", "_switches", "cli", "recipe"}
+)
 
 
 class _Alias(importlib.abc.Loader):

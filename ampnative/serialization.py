@@ -13,13 +13,11 @@ sizes are checked against the file before memory is taken, every member's CRC is
 
 from __future__ import annotations
 
-import binascii
 import io
 import math
 import os
 import struct
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,6 +25,7 @@ import numpy as np
 
 from . import _C
 from ._replacing import replacing
+from ._saved_nodes import ARRAY_KINDS, INDEX, STORED_AS, Bad, Decoder, Encoder, numpy_dtype
 
 # json and zipfile are imported where they are used: whoever only trains does not wait for them.
 if TYPE_CHECKING:
@@ -36,166 +35,10 @@ __all__ = ["load", "load_checkpoint", "load_safetensors", "save", "save_checkpoi
 
 _FORMAT = "ampnative"
 _VERSION = 1
-_INDEX = "index.json"
-_MAX_DEPTH = 200
 _MAX_INDEX = 64 << 20  # bytes
 _CHUNK = 1 << 22  # bytes moved together
 _CHECKPOINT = "ampnative checkpoint"
-
-# dtypes that .npy cannot name: what they are stored as
-_STORED_AS = {"bfloat16": "uint16", "float8_e5m2": "uint8", "float8_e4m3fn": "uint8"}
-_ARRAY_KINDS = "biufcSUMm"
 _PATH = (str, bytes, os.PathLike)
-
-
-# ---- objects to nodes ------------------------------------------------------------------------------------------------
-
-# A node is None, a bool, an int, a finite float, a str, a list of nodes, or an object with one telling key:
-#   dict odict [[key, value], ...]   tuple set frozenset [...]   float "inf" "-inf" "nan"   complex [re, im]   bytes
-# base64
-#   size [...]   dtype name   device name   scalar [NumPy dtype, node]
-#   array member   tensor {"member", "device", "requires_grad", "object"}; equal "object" numbers mean the same object
-
-
-class _Encoder:
-    def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        self.members: dict[str, list[Any]] = {}
-        self._by_memory: dict[tuple[Any, ...], str] = {}
-        self._objects: dict[int, int] = {}
-        self._keep: list[Any] = []  # ids stay unique while the encoder lives
-        self._open: set[int] = set()
-        self.metadata: dict[str, Any] = {}
-        self._odicts = 0
-
-    def node(self, value: Any, path: tuple[str, ...]) -> Any:
-        kind = type(value)
-        if value is None or kind in (bool, int, str):
-            return value
-        if kind is float:
-            return value if math.isfinite(value) else {"float": repr(value)}
-        if isinstance(value, _C.Tensor):
-            return self._tensor(value, path)
-        if isinstance(value, np.ndarray):
-            return {"array": self._member(path, value, _array_name(value, path))}
-        if kind in (dict, OrderedDict, list, tuple, set, frozenset, _C.Size):
-            return self._container(value, kind, path)
-        if kind is complex:
-            return {"complex": [self.node(value.real, path), self.node(value.imag, path)]}
-        if kind in (bytes, bytearray):
-            return {"bytes": binascii.b2a_base64(value, newline=False).decode("ascii")}
-        if isinstance(value, np.generic):
-            return self._scalar(value, path)
-        if isinstance(value, _C.dtype):
-            return {"dtype": _dtype_name(value)}
-        if isinstance(value, _C.device):
-            return {"device": str(value)}
-        raise TypeError(f"cannot save {_where(path)} of type {kind.__module__}.{kind.__qualname__}{_cure(value)}")
-
-    def _container(self, value: Any, kind: type, path: tuple[str, ...]) -> Any:
-        if id(value) in self._open:
-            raise ValueError(f"cannot save {_where(path)}: it contains itself")
-        if len(path) > _MAX_DEPTH:
-            raise ValueError(f"cannot save: nested deeper than {_MAX_DEPTH} levels")
-        self._open.add(id(value))
-        try:
-            if kind is dict:
-                return {"dict": self._pairs(value, path)}
-            if kind is OrderedDict:
-                number, metadata = str(self._odicts), getattr(value, "_metadata", None)
-                self._odicts += 1
-                pairs = self._pairs(value, path)
-                if metadata is not None:
-                    self.metadata[number] = self.node(metadata, (*path, "_metadata"))
-                return {"odict": pairs}
-            nodes = [self.node(item, (*path, str(index))) for index, item in enumerate(value)]
-        finally:
-            self._open.discard(id(value))
-        return nodes if kind is list else {"size" if kind is _C.Size else kind.__name__: nodes}
-
-    def _pairs(self, value: Mapping[Any, Any], path: tuple[str, ...]) -> list[list[Any]]:
-        return [[self._key(key, path), self.node(item, (*path, _name_part(key)))] for key, item in value.items()]
-
-    def _key(self, key: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(key, (_C.Tensor, np.ndarray)):
-            raise TypeError(f"cannot save {_where(path)}: a {type(key).__name__} as dictionary key")
-        return self.node(key, path)
-
-    def _scalar(self, value: np.generic, path: tuple[str, ...]) -> Any:
-        name = value.dtype.name
-        if value.dtype.kind in "biufc" or name in _STORED_AS:
-            return {"scalar": [name, self.node(value.item() if value.dtype.kind in "biufc" else float(value), path)]}
-        return {"scalar_array": self._member(path, np.asarray(value), _array_name(np.asarray(value), path))}
-
-    def _tensor(self, tensor: Any, path: tuple[str, ...]) -> Any:
-        if tensor.device.type == "meta":
-            raise TypeError(f"cannot save {_where(path)}: a tensor on device meta has no data")
-        number = self._objects.setdefault(id(tensor), len(self._objects))
-        self._keep.append(tensor)
-        memory = (str(tensor.device), tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-        shared = tensor.numel() > 0
-        member = self._by_memory.get(memory) if shared else None
-        if member is None:
-            array = tensor.detach().cpu().numpy()
-            member = self._member(path, array, _dtype_name(tensor.dtype))
-            if shared:
-                self._by_memory[memory] = member
-        return {
-            "tensor": {
-                "member": member,
-                "device": str(tensor.device),
-                "requires_grad": bool(tensor.requires_grad),
-                "object": number,
-            }
-        }
-
-    def _member(self, path: tuple[str, ...], array: np.ndarray, dtype: str) -> str:
-        name = base = "/".join(path) or "data"
-        count = 1
-        while name in self.arrays or name + ".npy" == _INDEX:
-            count += 1
-            name = f"{base}~{count}"
-        if dtype in _STORED_AS:
-            array = (
-                array.view(_STORED_AS[dtype]) if array.ndim else array.reshape(1).view(_STORED_AS[dtype]).reshape(())
-            )
-        self.arrays[name] = array
-        self.members[name] = [dtype, list(array.shape)]
-        return name
-
-
-def _dtype_name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
-
-
-def _array_name(array: np.ndarray, path: tuple[str, ...]) -> str:
-    if array.dtype.name in _STORED_AS:
-        return array.dtype.name
-    if array.dtype.kind not in _ARRAY_KINDS:
-        raise TypeError(
-            f"cannot save {_where(path)}: an array of dtype {array.dtype}. Arrays of numbers, bools, strings and "
-            "dates can be saved"
-        )
-    return array.dtype.str
-
-
-def _where(path: tuple[str, ...]) -> str:
-    return "".join(f"[{part!r}]" for part in path) or "an object"
-
-
-def _cure(value: Any) -> str:
-    if callable(getattr(value, "state_dict", None)):
-        return ": save its .state_dict()"
-    if isinstance(value, Mapping):
-        return ": convert it with dict(...)"
-    return ". Tensors, arrays, numbers, strings, bytes, None, and dicts, lists, tuples and sets of them can be saved"
-
-
-def _name_part(key: Any) -> str:
-    """One part of a member's name: no separator, no part that a file system would take for a folder."""
-    text = key if type(key) is str else repr(key)
-    safe = "".join(c if c.isprintable() and c not in "/\\:%" else f"%{ord(c):02X}" for c in text[:100])
-    return safe.replace("..", "%2E.") or "%"
 
 
 # ---- save ------------------------------------------------------------------------------------------------------------
@@ -219,7 +62,7 @@ def save(obj: Any, f: Any) -> None:
     """
     import json
 
-    encoder = _Encoder()
+    encoder = Encoder()
     tree = encoder.node(obj, ())
     index = {"format": _FORMAT, "version": _VERSION, "tree": tree, "members": encoder.members}
     if encoder.metadata:
@@ -239,7 +82,7 @@ def _write_zip(file: Any, index: bytes, arrays: Mapping[str, np.ndarray]) -> Non
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         # A fixed date: equal contents give equal files.
-        with archive.open(zipfile.ZipInfo(_INDEX), "w") as member:
+        with archive.open(zipfile.ZipInfo(INDEX), "w") as member:
             member.write(index)
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=array.nbytes >= 1 << 31) as member:
@@ -310,10 +153,6 @@ def _put_back(tensor: Any, location: str) -> Any:
         ) from error
 
 
-class _Bad(Exception):
-    """What is wrong with a file; becomes a RuntimeError with the file's name."""
-
-
 def _read(file: Any, name: str, place: Callable[[Any, str], Any]) -> Any:
     import zipfile
 
@@ -326,8 +165,8 @@ def _read(file: Any, name: str, place: Callable[[Any, str], Any]) -> Any:
             _check_zip(archive, file, size)
             index = _read_index(archive)
             arrays = _read_members(archive, index["members"])
-        return _Decoder(arrays, index["members"], place, index.get("metadata", {})).node(index["tree"])
-    except _Bad as bad:
+        return Decoder(arrays, index["members"], place, index.get("metadata", {})).node(index["tree"])
+    except Bad as bad:
         raise RuntimeError(f"cannot load {name}: {bad}") from None
     except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError) as error:
         raise RuntimeError(f"cannot load {name}: it is truncated or corrupt ({error})") from error
@@ -338,12 +177,12 @@ def _check_kind(head: bytes, size: int) -> None:
         return
     cure = "Save the tensors with safetensors in PyTorch and use ampnative.serialization.load_safetensors"
     if head[:1] == b"\x80" or head[:2] in (b"(d", b"(l") or head[:4] == b"\x8a\x0al\xfc":
-        raise _Bad(f"it is a pickle, which could run code when read. {cure}")
+        raise Bad(f"it is a pickle, which could run code when read. {cure}")
     if len(head) > 8 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < size:
-        raise _Bad("it looks like a safetensors file: use ampnative.serialization.load_safetensors")
+        raise Bad("it looks like a safetensors file: use ampnative.serialization.load_safetensors")
     if head[:6] == b"\x93NUMPY":
-        raise _Bad("it is a single NumPy array: use numpy.load")
-    raise _Bad("it is empty" if not head else "it is no ampnative file")
+        raise Bad("it is a single NumPy array: use numpy.load")
+    raise Bad("it is empty" if not head else "it is no ampnative file")
 
 
 def _check_zip(archive: zipfile.ZipFile, file: Any, size: int) -> None:
@@ -352,56 +191,56 @@ def _check_zip(archive: zipfile.ZipFile, file: Any, size: int) -> None:
     entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
     names = [entry.filename for entry in entries]
     if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
-        raise _Bad(
+        raise Bad(
             "it is a PyTorch file whose structure is a pickle, which could run code when read. Save the tensors with "
             "safetensors in PyTorch and use ampnative.serialization.load_safetensors"
         )
-    if _INDEX not in names:
-        raise _Bad(
-            f"it has no {_INDEX}"
+    if INDEX not in names:
+        raise Bad(
+            f"it has no {INDEX}"
             + (": it seems to be NumPy's .npz, use numpy.load" if any(n.endswith(".npy") for n in names) else "")
         )
     if len(set(names)) != len(names):
-        raise _Bad("two members have one name")
+        raise Bad("two members have one name")
     # The directory ends with a 22-byte record; anything behind it, before it or between members was not written by
     # save().
     file.seek(max(size - 22, 0))
     if file.read(4) != b"PK\x05\x06" or archive.comment:
-        raise _Bad("bytes follow the end of the archive")
+        raise Bad("bytes follow the end of the archive")
     end = 0
     for entry in entries:
         if entry.compress_type != ZIP_STORED or entry.file_size != entry.compress_size or entry.flag_bits & 1:
-            raise _Bad(f"member {entry.filename!r} is compressed or encrypted, which save() never does")
+            raise Bad(f"member {entry.filename!r} is compressed or encrypted, which save() never does")
         if entry.header_offset < end or (end == 0 and entry.header_offset != 0):
-            raise _Bad("members overlap, or bytes precede the archive")
+            raise Bad("members overlap, or bytes precede the archive")
         end = entry.header_offset + 30 + len(entry.filename.encode("utf-8", "surrogatepass")) + entry.file_size
     if end > archive.start_dir:
-        raise _Bad("a member is longer than the file")
+        raise Bad("a member is longer than the file")
 
 
 def _read_index(archive: zipfile.ZipFile) -> dict[str, Any]:
     import json
 
-    if archive.getinfo(_INDEX).file_size > _MAX_INDEX:
-        raise _Bad(f"its index is larger than {_MAX_INDEX} bytes")
+    if archive.getinfo(INDEX).file_size > _MAX_INDEX:
+        raise Bad(f"its index is larger than {_MAX_INDEX} bytes")
     try:
-        index = json.loads(archive.read(_INDEX).decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
+        index = json.loads(archive.read(INDEX).decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise _Bad(f"its index is not valid JSON ({error})") from None
+        raise Bad(f"its index is not valid JSON ({error})") from None
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
-        raise _Bad("its index is not ampnative's")
+        raise Bad("its index is not ampnative's")
     if index.get("version") != _VERSION:
-        raise _Bad(
+        raise Bad(
             f"it has format version {index.get('version')!r}, this ampnative reads version {_VERSION}. Install a "
             "newer ampnative"
         )
     members = index.get("members")
     if not isinstance(members, dict) or "tree" not in index or not isinstance(index.get("metadata", {}), dict):
-        raise _Bad("its index is incomplete")
-    expected = {_INDEX, *(name + ".npy" for name in members)}
+        raise Bad("its index is incomplete")
+    expected = {INDEX, *(name + ".npy" for name in members)}
     actual = set(archive.namelist())
     if expected != actual:
-        raise _Bad(f"members are missing or unexpected: {', '.join(sorted(expected ^ actual)[:3])}")
+        raise Bad(f"members are missing or unexpected: {', '.join(sorted(expected ^ actual)[:3])}")
     return index
 
 
@@ -414,15 +253,15 @@ def _read_members(archive: zipfile.ZipFile, members: dict[str, Any]) -> dict[str
     for name, description in members.items():
         try:
             dtype_name, shape = description
-            dtype = np.dtype(_STORED_AS.get(dtype_name, dtype_name))
+            dtype = np.dtype(STORED_AS.get(dtype_name, dtype_name))
             shape = tuple(shape)
-            good = all(type(n) is int and n >= 0 for n in shape) and dtype.kind in _ARRAY_KINDS
+            good = all(type(n) is int and n >= 0 for n in shape) and dtype.kind in ARRAY_KINDS
             if good:
                 np.broadcast_to(np.empty((), dtype), shape)  # number and product of the dimensions, without memory
         except (TypeError, ValueError):
             good = False
         if not good:
-            raise _Bad(f"the index describes member {name!r} wrongly")
+            raise Bad(f"the index describes member {name!r} wrongly")
         arrays[name] = _read_npy(archive, name, dtype, shape)
     return arrays
 
@@ -436,12 +275,12 @@ def _read_npy(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple
             found_shape, fortran, found_dtype = np.lib.format.read_array_header_1_0(member, max_header_size=65536)
             header = member.tell()
         except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            raise _Bad(f"member {name!r} is no array ({str(error)[:80]})") from None
+            raise Bad(f"member {name!r} is no array ({str(error)[:80]})") from None
         if found_shape != shape or found_dtype != dtype:
-            raise _Bad(f"member {name!r} is {found_dtype} {found_shape}, its index says {dtype} {shape}")
+            raise Bad(f"member {name!r} is {found_dtype} {found_shape}, its index says {dtype} {shape}")
         nbytes = dtype.itemsize * math.prod(shape)
         if nbytes != entry.file_size - header:
-            raise _Bad(
+            raise Bad(
                 f"member {name!r} has {entry.file_size - header} bytes of data, {nbytes} are needed for {dtype} {shape}"
             )
         array = np.empty(shape, dtype, order="F" if fortran else "C")
@@ -455,110 +294,8 @@ def _read_npy(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple
             raw[done : done + len(part)] = part
             done += len(part)
         if member.read(1):
-            raise _Bad(f"member {name!r} is too long")
+            raise Bad(f"member {name!r} is too long")
     return array
-
-
-class _Decoder:
-    def __init__(
-        self, arrays: dict[str, np.ndarray], members: dict[str, Any], place: Callable[[Any, str], Any], metadata: dict[str, Any]
-    ) -> None:
-        self._arrays, self._members, self._place, self._metadata = arrays, members, place, metadata
-        self._odicts = 0
-        self._objects: dict[int, Any] = {}
-        self._shared: dict[tuple[str, str], Any] = {}
-        self._taken: set[str] = set()
-
-    def node(self, node: Any) -> Any:
-        if node is None or isinstance(node, (bool, int, float, str)):
-            return node
-        try:
-            if isinstance(node, list):
-                return [self.node(item) for item in node]
-            ((kind, value),) = node.items()
-            return getattr(self, f"_read_{kind}")(value)
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _Bad(f"its index has a bad entry ({str(error)[:80]})") from error
-
-    def _read_dict(self, pairs: Any) -> dict[Any, Any]:
-        return {self.node(key): self.node(value) for key, value in pairs}
-
-    def _read_odict(self, pairs: Any) -> OrderedDict[Any, Any]:
-        number = str(self._odicts)
-        self._odicts += 1
-        result = OrderedDict((self.node(key), self.node(value)) for key, value in pairs)
-        if number in self._metadata:
-            result._metadata = self.node(self._metadata[number])  # type: ignore[attr-defined]
-        return result
-
-    def _read_tuple(self, nodes: Any) -> tuple[Any, ...]:
-        return tuple(self.node(item) for item in nodes)
-
-    def _read_set(self, nodes: Any) -> set[Any]:
-        return {self.node(item) for item in nodes}
-
-    def _read_frozenset(self, nodes: Any) -> frozenset[Any]:
-        return frozenset(self.node(item) for item in nodes)
-
-    def _read_size(self, nodes: Any) -> Any:
-        return _C.Size([self.node(item) for item in nodes])
-
-    def _read_float(self, text: str) -> float:
-        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[text]
-
-    def _read_complex(self, parts: Any) -> complex:
-        real, imaginary = parts
-        return complex(self.node(real), self.node(imaginary))
-
-    def _read_bytes(self, text: str) -> bytes:
-        return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
-
-    def _read_dtype(self, name: str) -> Any:
-        dtype = getattr(_C, name)
-        if not isinstance(dtype, _C.dtype):
-            raise ValueError(f"{name} is no dtype")
-        return dtype
-
-    def _read_device(self, name: str) -> Any:
-        return _C.device(name)
-
-    def _read_scalar(self, pair: Any) -> Any:
-        name, value = pair
-        dtype = _numpy_dtype(name)
-        if dtype.kind not in "biufc" and name not in _STORED_AS:
-            raise ValueError(f"{name} is no dtype of a number")
-        return dtype.type(self.node(value))
-
-    def _read_scalar_array(self, member: str) -> Any:
-        return self._read_array(member)[()]
-
-    def _read_array(self, member: str) -> np.ndarray:
-        array = self._arrays[member]
-        name = self._members[member][0]
-        return array.view(_numpy_dtype(name)) if name in _STORED_AS else array
-
-    def _read_tensor(self, node: Any) -> Any:
-        number = node["object"]
-        found = self._objects.get(number)
-        if found is not None:
-            return found
-        key = (node["member"], node["device"])
-        memory = self._shared.get(key)
-        if memory is None:
-            memory = self._shared[key] = self._place(_C.from_numpy(self._read_array(node["member"])), node["device"])
-        tensor = memory.detach()
-        if node["requires_grad"]:
-            tensor.requires_grad_(True)
-        self._objects[number] = tensor
-        return tensor
-
-
-def _numpy_dtype(name: str) -> np.dtype:
-    if name in _STORED_AS:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
-    return np.dtype(name)
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
@@ -724,7 +461,7 @@ def load_safetensors(path: Any, map_location: Any = None) -> dict[str, Any]:
     with open(path, "rb") as file:
         try:
             return _read_safetensors(file, os.fstat(file.fileno()).st_size, place)
-        except _Bad as bad:
+        except Bad as bad:
             raise RuntimeError(f"cannot load {os.fsdecode(path)}: {bad}") from None
 
 
@@ -734,7 +471,7 @@ def _read_safetensors(file: BinaryIO, size: int, place: Callable[[Any, str], Any
     head = file.read(8)
     length = int.from_bytes(head, "little")
     if len(head) < 8 or length > min(size - 8, _MAX_HEADER) or length < 2:
-        raise _Bad(
+        raise Bad(
             f"its header length {length} does not fit a file of {size} bytes: it is truncated or no safetensors file"
         )
     try:
@@ -742,18 +479,18 @@ def _read_safetensors(file: BinaryIO, size: int, place: Callable[[Any, str], Any
             file.read(length).decode("utf-8"), object_pairs_hook=_no_doubles, parse_constant=_no_constant
         )
     except (ValueError, RecursionError) as error:
-        raise _Bad(f"its header is not valid JSON ({str(error)[:80]})") from None
+        raise Bad(f"its header is not valid JSON ({str(error)[:80]})") from None
     if not isinstance(header, dict):
-        raise _Bad("its header is no JSON object")
+        raise Bad("its header is no JSON object")
     header.pop("__metadata__", None)
     plan = [(name, *_safe_entry(name, entry)) for name, entry in header.items()]
     end = 0
     for name, _, _, start, stop in sorted(plan, key=lambda item: item[3:]):
         if start != end:
-            raise _Bad(f"the data of {name!r} starts at {start}, {end} was expected: tensors overlap or leave a gap")
+            raise Bad(f"the data of {name!r} starts at {start}, {end} was expected: tensors overlap or leave a gap")
         end = stop
     if 8 + length + end != size:
-        raise _Bad(f"its header describes {8 + length + end} bytes, the file has {size}: it is truncated or too long")
+        raise Bad(f"its header describes {8 + length + end} bytes, the file has {size}: it is truncated or too long")
     result = {}
     for name, dtype, shape, start, stop in plan:
         array = np.empty(shape, dtype)
@@ -761,7 +498,7 @@ def _read_safetensors(file: BinaryIO, size: int, place: Callable[[Any, str], Any
             file.seek(8 + length + start)
             raw = array.reshape(-1).view(np.uint8).data
             if file.readinto(raw) != stop - start:  # type: ignore[attr-defined]
-                raise _Bad(f"the data of {name!r} ends early")
+                raise Bad(f"the data of {name!r} ends early")
         result[name] = place(_C.from_numpy(array), "cpu")
     return result
 
@@ -777,12 +514,12 @@ def _safe_entry(name: str, entry: Any) -> tuple[np.dtype, tuple[int, ...], int, 
     try:
         code, shape, (start, stop) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     except (TypeError, KeyError, ValueError):
-        raise _Bad(f"the entry of {name!r} is malformed") from None
+        raise Bad(f"the entry of {name!r} is malformed") from None
     if not all(type(n) is int and n >= 0 for n in (*shape, start, stop)):
-        raise _Bad(f"the entry of {name!r} has a shape or offset that is no natural number")
+        raise Bad(f"the entry of {name!r} has a shape or offset that is no natural number")
     if code not in _FROM_SAFE:
-        raise _Bad(f"{name!r} has dtype {code!r}, which ampnative has no tensors for")
-    dtype = _numpy_dtype(_FROM_SAFE[code])
+        raise Bad(f"{name!r} has dtype {code!r}, which ampnative has no tensors for")
+    dtype = numpy_dtype(_FROM_SAFE[code])
     if dtype.itemsize * math.prod(shape) != stop - start:
-        raise _Bad(f"{name!r} is {code} {list(shape)}, but its data has {stop - start} bytes")
+        raise Bad(f"{name!r} is {code} {list(shape)}, but its data has {stop - start} bytes")
     return dtype, shape, start, stop
