@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _C
 
-__all__ = ["ARRAY_KINDS", "INDEX", "STORED_AS", "Bad", "Decoder", "Encoder", "numpy_dtype"]
+__all__ = ["ARRAY_KINDS", "INDEX", "STORED_AS", "Bad", "Decoder", "Encoder", "Misplaced", "numpy_dtype"]
 
 INDEX = "index.json"  # the member that holds the tree, and the name that no array may have
 _MAX_DEPTH = 200
@@ -21,16 +21,28 @@ _MAX_DEPTH = 200
 STORED_AS = {"bfloat16": "uint16", "float8_e5m2": "uint8", "float8_e4m3fn": "uint8"}
 ARRAY_KINDS = "biufcSUMm"
 
+# what a defaultdict may make its values with: names of types, since a file holds no code
+_FACTORIES = {kind.__name__: kind for kind in (bool, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)}
+
 
 class Bad(Exception):
     """What is wrong with a file; becomes a RuntimeError with the file's name."""
 
 
+class Misplaced(Exception):
+    """A tensor could not be put where map_location says: the error that says why, which is not the file's fault."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 # ---- objects to nodes ------------------------------------------------------------------------------------------------
 
 # A node is None, a bool, an int, a finite float, a str, a list of nodes, or an object with one telling key:
-#   dict odict [[key, value], ...]   tuple set frozenset [...]   float "inf" "-inf" "nan"   complex [re, im]
-#   bytes base64   size [...]   dtype name   device name   scalar [NumPy dtype, node]
+#   dict odict counter [[key, value], ...]   defaultdict [name of the factory or null, [[key, value], ...]]
+#   tuple set frozenset size [...]   float "inf" "-inf" "nan"   complex [re, im]   bytes bytearray base64
+#   dtype name   device name   scalar [NumPy dtype, node]
 #   array member   tensor {"member", "device", "requires_grad", "object"}; equal "object" numbers mean the same object
 
 
@@ -55,12 +67,12 @@ class Encoder:
             return self._tensor(value, path)
         if isinstance(value, np.ndarray):
             return {"array": self._member(path, value, _array_name(value, path))}
-        if kind in (dict, OrderedDict, list, tuple, set, frozenset, _C.Size):
+        if kind in (dict, OrderedDict, Counter, defaultdict, list, tuple, set, frozenset, _C.Size):
             return self._container(value, kind, path)
         if kind is complex:
             return {"complex": [self.node(value.real, path), self.node(value.imag, path)]}
         if kind in (bytes, bytearray):
-            return {"bytes": binascii.b2a_base64(value, newline=False).decode("ascii")}
+            return {kind.__name__: binascii.b2a_base64(value, newline=False).decode("ascii")}
         if isinstance(value, np.generic):
             return self._scalar(value, path)
         if isinstance(value, _C.dtype):
@@ -78,6 +90,10 @@ class Encoder:
         try:
             if kind is dict:
                 return {"dict": self._pairs(value, path)}
+            if kind is Counter:
+                return {"counter": self._pairs(value, path)}
+            if kind is defaultdict:
+                return {"defaultdict": [_factory_name(value.default_factory, path), self._pairs(value, path)]}
             if kind is OrderedDict:
                 number, metadata = str(self._odicts), getattr(value, "_metadata", None)
                 self._odicts += 1
@@ -145,6 +161,18 @@ def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
 
 
+def _factory_name(factory: Any, path: tuple[str, ...]) -> str | None:
+    if factory is None:
+        return None
+    name = getattr(factory, "__name__", "")
+    if _FACTORIES.get(name) is not factory:
+        raise TypeError(
+            f"cannot save {_where(path)}: a defaultdict that makes its values with {factory!r}. It can be one of "
+            f"{', '.join(_FACTORIES)} or None; else convert it with dict(...)"
+        )
+    return name
+
+
 def _array_name(array: np.ndarray, path: tuple[str, ...]) -> str:
     if array.dtype.name in STORED_AS:
         return array.dtype.name
@@ -199,6 +227,13 @@ class Decoder:
     def _read_dict(self, pairs: Any) -> dict[Any, Any]:
         return {self.node(key): self.node(value) for key, value in pairs}
 
+    def _read_counter(self, pairs: Any) -> Counter[Any]:
+        return Counter(self._read_dict(pairs))
+
+    def _read_defaultdict(self, node: Any) -> defaultdict[Any, Any]:
+        name, pairs = node
+        return defaultdict(None if name is None else _FACTORIES[name], self._read_dict(pairs))
+
     def _read_odict(self, pairs: Any) -> OrderedDict[Any, Any]:
         number = str(self._odicts)
         self._odicts += 1
@@ -228,6 +263,9 @@ class Decoder:
 
     def _read_bytes(self, text: str) -> bytes:
         return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+
+    def _read_bytearray(self, text: str) -> bytearray:
+        return bytearray(self._read_bytes(text))
 
     def _read_dtype(self, name: str) -> Any:
         dtype = getattr(_C, name)
@@ -261,7 +299,11 @@ class Decoder:
         key = (node["member"], node["device"])
         memory = self._shared.get(key)
         if memory is None:
-            memory = self._shared[key] = self._place(_C.from_numpy(self._read_array(node["member"])), node["device"])
+            array = _C.from_numpy(self._read_array(node["member"]))
+            try:
+                memory = self._shared[key] = self._place(array, node["device"])
+            except Exception as error:
+                raise Misplaced(error) from error
         tensor = memory.detach()
         if node["requires_grad"]:
             tensor.requires_grad_(True)

@@ -25,7 +25,7 @@ import numpy as np
 
 from . import _C
 from ._replacing import replacing
-from ._saved_nodes import ARRAY_KINDS, INDEX, STORED_AS, Bad, Decoder, Encoder, numpy_dtype
+from ._saved_nodes import ARRAY_KINDS, INDEX, STORED_AS, Bad, Decoder, Encoder, Misplaced, numpy_dtype
 
 # json and zipfile are imported where they are used: whoever only trains does not wait for them.
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ _PATH = (str, bytes, os.PathLike)
 def save(obj: Any, f: Any) -> None:
     """Write `obj` to a path or to an object with ``write``.
 
-    `obj` may nest dicts (any key type that can be saved), OrderedDicts (with the ``_metadata`` of a state_dict), lists,
-    tuples and sets of tensors, ndarrays, numbers, strings, bytes, None, dtypes, devices and Sizes. Tensors keep dtype,
-    device, shape, ``requires_grad``, and sharing where two of them are the same memory. A path is replaced all at once: after
-    a crash it holds the old file or the new one.
+    `obj` may nest dicts (any key type that can be saved), OrderedDicts (with the ``_metadata`` of a state_dict), Counters,
+    defaultdicts (of a built-in type or None), lists, tuples and sets of tensors, ndarrays, numbers, strings, bytes, bytearrays,
+    None, dtypes, devices and Sizes. Tensors keep dtype, device, shape, ``requires_grad``, and sharing where two of them are the
+    same memory. A path is replaced all at once: after a crash it holds the old file or the new one.
 
     Plain ``np.load`` opens the file, too: one member per tensor or array, bfloat16 as uint16 and fp8 as uint8 (their bits),
     and ``index.json`` (bytes), which says how they are nested and what the true dtypes are. Only :func:`load` puts that back.
@@ -113,6 +113,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool | None = None, 
         weights_only, mmap: accepted for PyTorch's sake. Nothing but data can be in a file, so both values are safe.
 
     Raises:
+        TypeError: `map_location` has another type.
         RuntimeError: not such a file, truncated, corrupt, too long, of an unknown version, or a PyTorch pickle; or a
             tensor was saved on "cuda", which is not available (``map_location="cpu"`` helps).
     """
@@ -129,8 +130,14 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
     if map_location is None:
         return _put_back
     if isinstance(map_location, Mapping):
-        table = {str(key): str(value) for key, value in map_location.items()}
-        return lambda tensor, location: _put_back(tensor, table.get(location, location))
+        table = {str(key): value for key, value in map_location.items()}
+
+        def moved(tensor: Any, location: str) -> Any:
+            target = table.get(location, location)
+            _check_location(target, f"map_location[{location!r}]")
+            return _put_back(tensor, str(target))
+
+        return moved
     if callable(map_location):
 
         def place(tensor: Any, location: str) -> Any:
@@ -138,8 +145,14 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
             return _put_back(tensor, location) if placed is None else placed
 
         return place
+    _check_location(map_location, "map_location")
     target = str(_C.device(map_location))
     return lambda tensor, location: _put_back(tensor, target)
+
+
+def _check_location(value: Any, what: str) -> None:
+    if not isinstance(value, (str, _C.device)):
+        raise TypeError(f"{what} must name a device with a str or a device, got {value!r} of type {type(value).__name__}")
 
 
 def _put_back(tensor: Any, location: str) -> Any:
@@ -166,6 +179,8 @@ def _read(file: Any, name: str, place: Callable[[Any, str], Any]) -> Any:
             index = _read_index(archive)
             arrays = _read_members(archive, index["members"])
         return Decoder(arrays, index["members"], place, index.get("metadata", {})).node(index["tree"])
+    except Misplaced as misplaced:
+        raise misplaced.error from None
     except Bad as bad:
         raise RuntimeError(f"cannot load {name}: {bad}") from None
     except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError) as error:

@@ -1,8 +1,10 @@
 """Schedulers and weight averages: recorded numbers of PyTorch, closed forms, saved state, errors and warnings."""
 
+import io
 import json
 import math
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -299,6 +301,28 @@ def test_resumed_run_goes_on_alike(name):
     other.load_state_dict(saved)
     assert other.get_last_lr() == scheduler.get_last_lr()
     assert np.allclose(walk(fresh, other, 6), walk(o, scheduler, 6), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["alone", "sequential", "chained"])
+def test_milestones_survive_a_file(kind):
+    def make(o):
+        if kind == "alone":
+            return MAKERS["multistep"](o)
+        if kind == "chained":
+            return S.ChainedScheduler([MAKERS["multistep"](o), MAKERS["exponential"](o)])
+        return S.SequentialLR(o, [MAKERS["constant"](o), MAKERS["multistep"](o)], [2])
+
+    o, fresh = optimizer(), optimizer()
+    scheduler, other = make(o), make(fresh)
+    walk(o, scheduler, 5)
+    torch.save({"scheduler": scheduler.state_dict(), "optimizer": o.state_dict()}, file := io.BytesIO())
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    if kind == "alone":
+        assert type(saved["scheduler"]["milestones"]) is Counter
+    fresh.load_state_dict(saved["optimizer"])
+    other.load_state_dict(saved["scheduler"])
+    assert walk(fresh, other, 6) == walk(o, scheduler, 6)
 
 
 CLOSED = ["step", "multistep", "exponential", "constant", "linear", "polynomial", "cosine"]

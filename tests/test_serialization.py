@@ -244,7 +244,8 @@ class Odd(dict):
     [
         (object(), "an object"),
         ({"a": [0, object()]}, r"\['a'\]\['1'\]"),
-        (collections.defaultdict(list), r"dict\(\.\.\.\)"),
+        (collections.defaultdict(lambda: 0), r"makes its values with .*dict\(\.\.\.\)"),
+        ({"a": collections.defaultdict(collections.Counter)}, r"\['a'\]"),
         (Odd(), r"dict\(\.\.\.\)"),
         (np.array([object()]), "dtype object"),
         (np.zeros(2, "i4,f4"), "dtype"),
