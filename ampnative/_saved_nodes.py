@@ -47,6 +47,8 @@ class Misplaced(Exception):
 
 
 class Encoder:
+    """Makes nodes of objects, and collects the arrays in them."""
+
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.members: dict[str, list[Any]] = {}
@@ -58,6 +60,7 @@ class Encoder:
         self._odicts = 0
 
     def node(self, value: Any, path: tuple[str, ...]) -> Any:
+        """The node of `value`, which stands at `path`; TypeError or ValueError if it cannot be saved."""
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -204,6 +207,8 @@ def _name_part(key: Any) -> str:
 
 
 class Decoder:
+    """Makes objects of nodes and of the arrays that were read."""
+
     def __init__(
         self, arrays: dict[str, np.ndarray], members: dict[str, Any], place: Callable[[Any, str], Any], metadata: dict[str, Any]
     ) -> None:
@@ -214,6 +219,7 @@ class Decoder:
         self._taken: set[str] = set()
 
     def node(self, node: Any) -> Any:
+        """The object that a node stands for; Bad if it stands for none."""
         if node is None or isinstance(node, (bool, int, float, str)):
             return node
         try:
@@ -312,6 +318,7 @@ class Decoder:
 
 
 def numpy_dtype(name: str) -> np.dtype:
+    """The dtype of that name, bfloat16 and fp8 included."""
     if name in STORED_AS:
         import ml_dtypes
 

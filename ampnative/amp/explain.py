@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from .._C import Tensor
 __all__ = ["Culprit", "Explanation", "ScaledLosses", "SkipLog", "SkippedStep", "find_culprits", "parameter_name", "scale_text"]
 
 _CHUNK = 1 << 20  # elements looked at together: bounds the memory that an explanation takes
-_FP16_SMALLEST, _FP16_LARGEST = 2.0**-24, 65504.0
+_FP16_SMALLEST, _FP16_LARGEST, _FP32_LARGEST = 2.0**-24, 65504.0, 3.4028234663852886e38
 _FAR = 2.0**8  # a scale this many times fp16's largest number is taken for the fault itself
 _SMALL = 2.0**6  # no scale and no finite gradient up to here brings gradients near fp16's largest
 _LONG_RUN, _LONG_FALL, _MARGIN = 8, 2.0**8, 16  # skips in a row, their fall of the scale, distance to fp16's largest
@@ -86,12 +87,13 @@ class Culprit:
 class SkippedStep:
     """One skipped step. `update` is the number of the ``update()`` that followed, as in the history, and `new_scale`
     the scale after it; both None until then; `held` says what kept the scale, if something did. `culprits` may be empty,
-    then `note` says why the step was skipped. `loss_finite`: whether all that was scaled since the update before was finite;
-    None if nothing was, or if there is nothing else than that and outputs of more than 4096 elements, which are not looked at.
-    `loss_mixed`: some of it was finite and some not, and several optimizers skipped: which loss was whose is not known.
-    `optimizer` names it among those of the same update, "optimizer 0 (SGD)". `loss_overflowed`: something finite that was
-    scaled was no longer finite then. `in_a_row` counts the skips without a good step between them, from the one at `first_scale`
-    to this one; `good_update` and `good_scale`: the first step after it whose gradients were finite, None until then."""
+    then `note` says why the step was skipped. `loss_finite`: whether the scaled losses that these gradients came from were finite;
+    None if there were none, or nothing else than those and outputs of more than 4096 elements, which are not looked at.
+    `loss_mixed`: some losses were finite and some not, and which of them these gradients came from is not known.
+    `loss_overflowed`: a finite one was no longer finite when it was scaled. `float16`: whether a float16 gradient was on the way;
+    None: not known. `optimizer` names it among those of the same update, "optimizer 0 (SGD)". `in_a_row` counts its skips without
+    a good step between them, from the one at `first_scale` to this one; `good_update` and `good_scale`: its first step after this
+    one whose gradients were finite, which ended a run of `run` skips; None and 1 until then."""
 
     old_scale: float
     culprits: tuple[Culprit, ...]
@@ -107,6 +109,8 @@ class SkippedStep:
     good_update: int | None = None
     good_scale: float | None = None
     loss_mixed: bool = False
+    run: int = 1
+    float16: bool | None = None
 
     @property
     def cause(self) -> str:
@@ -132,31 +136,41 @@ class SkippedStep:
             return "the loss itself was inf or NaN before it was scaled: no scale helps, look at the forward pass and the data"
         if not any(culprit.posinf or culprit.neginf for culprit in self.culprits):
             what = "nan but no inf in the gradients" + (", and the loss was finite" if self.loss_finite else "")
-            too_large = "the scale was too large (a 16-bit gradient overflowed on the way, and inf times 0 is NaN)"
-            return f"{what}: {self._why(too_large, 'a derivative made NaN (autograd.detect_anomaly names it)')}"
+            bits = "" if self.float16 is False else "16-bit "
+            too_large = f"the scale was too large (a {bits}gradient overflowed on the way, and inf times 0 is NaN)"
+            return f"{what}: {self._why(too_large, 'a derivative made NaN (autograd.detect_anomaly names it)', only_nan=True)}"
         some = any(culprit.some_finite for culprit in self.culprits)
         what = "inf in the scaled gradients" if some else "nothing but inf or NaN in the gradients below"
         if self.loss_finite and not some:
             what += ", though the loss was finite"
         return f"{what}: {self._why('the scale was too large', 'a derivative is inf by itself (sqrt or log at 0, say)')}"
 
-    def _why(self, too_large: str, derivative: str) -> str:
+    def _why(self, too_large: str, derivative: str, only_nan: bool = False) -> str:
         """Which of both it was, by what is known of the scale, of the gradients and of the steps before and after."""
         loss = "" if self.loss_finite else ", or the loss, a layer or the input held inf or NaN"
+        if self.loss_finite and only_nan:
+            loss = ", or the input held inf or NaN that the loss does not show"
         if self.loss_overflowed:
             return "the scale was far too large: the loss times it overflowed"
         if not abs(self.old_scale) > 1:
             return f"the scale does not enlarge them, so {derivative}{loss or ', or a gradient outgrew its 16 bits'}"
         largest = max(culprit.largest_finite for culprit in self.culprits) * abs(self.old_scale)
+        if self.float16 is False and max(abs(self.old_scale), largest) * _FAR <= _FP32_LARGEST:
+            return f"likely {derivative}{loss}, as no float16 gradient was on the way, and others hold far more than this scale"
         if max(abs(self.old_scale), largest) <= _SMALL:
-            return f"likely {derivative}, as the scale and the finite gradients are far below float16's largest number{loss}"
-        if self.good_scale is not None and self.good_scale < self.old_scale:
-            return f"it seems that {too_large}, as step {self.good_update} at {scale_text(self.good_scale)} was good"
+            return f"likely {derivative}{loss}, as the scale and the finite gradients are far below float16's largest number"
+        lower = self.good_scale is not None and self.good_scale < self.old_scale
+        good = f"step {self.good_update} at {scale_text(self.good_scale or 0.0)} was good"
+        # One step may have failed by its data alone: NaN without inf is as likely to be that.
+        if lower and (self.run > 1 or not only_nan):
+            return f"it seems that {too_large}, as {good}"
         fallen = self.first_scale is not None and self.old_scale * _LONG_FALL <= self.first_scale
         if self.in_a_row >= _LONG_RUN and fallen and max(self.old_scale, largest) * _MARGIN <= _FP16_LARGEST:
-            return f"likely {derivative}, as the skips went on while the scale fell from {scale_text(self.first_scale or 0.0)}{loss}"
-        if self.old_scale >= _FAR * _FP16_LARGEST:
+            return f"likely {derivative}{loss}, as the skips went on while the scale fell from {scale_text(self.first_scale or 0.0)}"
+        if self.float16 is not False and self.old_scale >= _FAR * _FP16_LARGEST:
             return f"most likely {too_large}, as it is far above float16's largest number; else {derivative}{loss}"
+        if lower:
+            return f"{too_large}, or {derivative}{loss}, as {good}, but with other data"
         told = "min_scale keeps it from falling, which would tell" if self.held == "min_scale" else "then a lower one won't end the skips"
         return f"{too_large}, or {derivative}{loss}: {told}"
 
@@ -269,83 +283,190 @@ def _reasons(steps: tuple[SkippedStep, ...]) -> list[str]:
     return [reason + often[kind] for kind, reason in last.items()][:3]
 
 
+class _Run:
+    """The skips of one optimizer since its last good step. It is known by a weak reference; one that is gone, or takes none, and
+    those of a copy, by their kind and the shapes of their parameters."""
+
+    def __init__(self, optimizer: Any, maxlen: int | None) -> None:
+        self.steps: deque[SkippedStep] = deque(maxlen=maxlen)
+        self.skipped = 0  # in a row, by step()
+        self.kind = _kind(optimizer)
+        self.owner = _weak(optimizer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "owner": None}
+
+    @property
+    def alive(self) -> Any:
+        """The optimizer, or None."""
+        return None if self.owner is None else self.owner()
+
+
+def _kind(optimizer: Any) -> Any:
+    shapes = [tuple(getattr(param, "shape", ())) for group in optimizer.param_groups for param in group["params"]]
+    return type(optimizer).__qualname__, shapes
+
+
+def _weak(optimizer: Any) -> Any:
+    try:
+        return weakref.ref(optimizer)
+    except TypeError:
+        return None
+
+
 class SkipLog(deque[SkippedStep]):
-    """The last skipped steps, oldest first. `run` are those since the last good step."""
+    """The last skipped steps, oldest first. `runs` are those that no good step has ended, one per optimizer."""
+
+    _MOST_GONE = 32  # runs of optimizers that are gone
 
     def __init__(self, steps: Iterable[SkippedStep] = (), maxlen: int | None = None) -> None:
         super().__init__(steps, maxlen)
-        self.run: deque[SkippedStep] = deque(maxlen=maxlen)
+        self.runs: list[_Run] = []
+        self._latest: _Run | None = None
 
-    def add(self, step: SkippedStep) -> None:
-        """A skipped step whose update has run."""
-        self.append(step)
-        self.run.append(step)
+    def _run_of(self, optimizer: Any) -> _Run | None:
+        for run in self.runs:
+            if run.alive is optimizer:
+                return run
+        for run in self.runs:
+            if run.alive is None and run.kind == _kind(optimizer):
+                run.owner = _weak(optimizer)
+                return run
+        return None
 
-    def following(self, step: SkippedStep) -> SkippedStep:
-        """`step`, which was just skipped, with its place in the run. In a group of scalers, the lead's log ends the run."""
-        before = self.run[-1] if self.run else None
-        if before is None or before.good_update is not None:
-            step.first_scale = step.old_scale
-        else:
+    def _begun(self, optimizer: Any) -> _Run:
+        run = self._run_of(optimizer)
+        if run is None:
+            run = _Run(optimizer, self.maxlen)
+            gone = [old for old in self.runs if old.alive is None]
+            self.runs = [old for old in self.runs if old not in gone[: -self._MOST_GONE]] + [run]
+        return run
+
+    def following(self, step: SkippedStep, optimizer: Any) -> SkippedStep:
+        """`step` of `optimizer`, which was just skipped, with its place in the run."""
+        run = self._begun(optimizer)
+        before = run.steps[-1] if run.steps else None
+        step.first_scale = step.old_scale
+        if before is not None:
             step.in_a_row, step.first_scale = before.in_a_row + 1, before.first_scale
+        run.steps.append(step)
         return step
 
-    def end_run(self, update: int, scale: float) -> None:
-        """The gradients of this update, made at this scale, were finite."""
-        for step in self.run:
-            step.good_update, step.good_scale = update, scale
-        self.run.clear()
+    def count(self, optimizer: Any, skipped: bool) -> None:
+        """What ``step()`` did: the number of skips in a row."""
+        run = self._begun(optimizer) if skipped else self._run_of(optimizer)
+        if run is not None:
+            run.skipped = run.skipped + 1 if skipped else 0
+        self._latest = run
+
+    @property
+    def in_a_row(self) -> int:
+        """Skips in a row, of the optimizer that has most."""
+        return max((run.skipped for run in self.runs if run is self._latest or run.alive is not None), default=0)
+
+    def end_run(self, optimizer: Any, update: int, scale: float) -> None:
+        """The gradients of `optimizer` in this update, made at this scale, were finite."""
+        run = self._run_of(optimizer)
+        if run is None:
+            return
+        for step in run.steps:
+            step.good_update, step.good_scale, step.run = update, scale, run.steps[-1].in_a_row
+        run.steps.clear()
+        if not run.skipped:
+            self.runs = [other for other in self.runs if other is not run]
+
+
+@dataclass
+class _Judged:
+    """What is known of the scaled losses with the numbers first to last."""
+
+    first: int
+    last: int
+    bad: bool = False
+    good: bool = False
+    unknown: bool = False
+    share: float = 0.0  # largest finite magnitude over the largest number of the dtype that the scaled one has
+
+    def __add__(self, other: _Judged) -> _Judged:
+        either = (self.bad or other.bad, self.good or other.good, self.unknown or other.unknown)
+        return _Judged(min(self.first, other.first), max(self.last, other.last), *either, max(self.share, other.share))
 
 
 class ScaledLosses:
-    """What was scaled since the last update. Values are kept, not graphs, and looked at when a step is skipped."""
+    """What was scaled since the last update. Values are kept, not graphs, and looked at when a step is skipped. Each has a number,
+    which gradients made of it carry: a loss whose gradients were dropped is not taken for the cause."""
 
     _MOST = 64  # tensors; then they are looked at, to let go of them
+    _MOST_JUDGED = 1024  # then those of the older half count as one
     _LARGEST = 4096  # elements of one that is kept
 
     def __init__(self) -> None:
-        self._values: list[Tensor] = []
-        self.clear()
+        self._values: list[tuple[int, Tensor]] = []
+        self._judged: list[_Judged] = []
+        self._number = 0
 
     def clear(self) -> None:
         """An update has begun a new iteration."""
         self._values.clear()
-        self._any = self._unknown = self._bad = self._good = False
-        self._share = 0.0  # largest finite magnitude over the largest number of the dtype that the scaled one has
+        self._judged.clear()
 
-    def note(self, loss: Tensor) -> None:
-        """One that is about to be scaled, of any shape."""
-        self._any = True
+    def note(self, loss: Tensor) -> int:
+        """The number of one that is scaled, of any shape."""
+        self._number = number = (self._number + 1) & 0xFFFFFFFF
         if loss.numel() > self._LARGEST:
-            self._unknown = True
-            return
-        self._values.append(loss.detach().clone())  # a view would hold what it is one of, and show what is written later
-        if len(self._values) > self._MOST:
+            self._judged.append(_Judged(number, number, unknown=True))
+        else:
+            self._values.append((number, loss.detach().clone()))  # a view would hold what it is one of, and show what is written later
+        if len(self._values) > self._MOST or len(self._judged) > self._MOST_JUDGED:
             self._look()
+        return number
 
     def _look(self) -> None:
-        known = [value for value in self._values if value.device.type != "meta"]
-        self._unknown = self._unknown or len(known) < len(self._values)
-        for value in known:
+        for number, value in self._values:
+            judged = _Judged(number, number, unknown=value.device.type == "meta")
+            self._judged.append(judged)
+            if judged.unknown:
+                continue
             size = (value.abs() if value.dtype.is_complex else value).double().abs()
-            finite = bool(_C.functions.isfinite(size).all())
-            self._bad, self._good = self._bad or not finite, self._good or finite
-            if finite and size.numel():
+            judged.good = bool(_C.functions.isfinite(size).all())
+            judged.bad = not judged.good
+            if judged.good and size.numel():
                 keeps = value.dtype.is_floating_point and (value.dim() or value.dtype is _C.float64)
                 wide = value.dtype if keeps else _C.float32
-                self._share = max(self._share, size.max().item() / float(_C.finfo(wide).max))
+                judged.share = size.max().item() / float(_C.finfo(wide).max)
         self._values.clear()
+        if len(self._judged) > self._MOST_JUDGED:
+            older = self._MOST_JUDGED // 2
+            self._judged[:older] = [sum(self._judged[1:older], self._judged[0])]
 
-    def judge(self, step: SkippedStep, others: Iterable[SkippedStep]) -> SkippedStep:
-        """`step`, with what is known of what was scaled for it: nothing where nothing was, or something that cannot be told
-        beside what is finite. `others`: those of other optimizers that were skipped in the same iteration."""
+    def judge(self, step: SkippedStep, gradients: Iterable[Any]) -> SkippedStep:
+        """`step`, with what is known of the losses that its `gradients`, those that are not finite, came from."""
         self._look()
-        step.loss_finite = False if self._bad else True if self._any and not self._unknown else None
-        together = (*others, step)
-        for one in together:
-            one.loss_mixed = len(together) > 1 and self._bad and (self._good or self._unknown)
-        step.loss_overflowed = self._share * abs(step.old_scale) > 1
+        marks = [_C._loss_marks(gradient) for gradient in gradients]
+        verdicts = [self._judge_one(mark, abs(step.old_scale)) for mark in marks or [None]]
+        finite = [verdict[0] for verdict in verdicts]
+        step.loss_finite = False if False in finite else None if None in finite else True
+        step.loss_mixed = step.loss_finite is False and any(mixed or one is not False for one, mixed, _ in verdicts)
+        step.loss_overflowed = any(overflowed for _, _, overflowed in verdicts)
+        half = [mark[4] if mark is not None else None for mark in marks]
+        step.float16 = True if True in half else None if None in half or not half else False
         return step
+
+    def _judge_one(self, mark: Any, scale: float) -> tuple[bool | None, bool, bool]:
+        """Whether the losses of a gradient were finite, whether some were and others not and it is not known which it came from,
+        and whether one that it came from overflowed when it was scaled."""
+        first, last, sure, every, _ = mark or (0, 0xFFFFFFFF, False, False, False)
+        known = [one for one in self._judged if not sure or (one.last >= first and one.first <= last)]
+        if not known:
+            return None, False, False
+        # Certainly in it: the first and the last, and all if every number between them was counted.
+        certain = [one for one in known if sure and one.first == one.last and (every or one.first in (first, last))]
+        together = sum(known[1:], known[0])
+        bad = together.bad
+        mixed = bad and (together.good or together.unknown) and not any(one.bad for one in certain)
+        finite = False if bad else None if together.unknown else True
+        shares = [one.share for one in certain]
+        return finite, mixed, max(shares or [min(one.share for one in known)]) * scale > 1
 
 
 def parameter_name(group: Any, group_index: int, index: int) -> str:

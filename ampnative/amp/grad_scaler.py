@@ -21,6 +21,7 @@ from .. import _C
 from . import history as _history
 from .explain import Explanation, ScaledLosses, SkipLog, SkippedStep, find_culprits
 from .limits import Limits, caller_depth, claim, limits_from, release
+from .multi_device import _MultiDeviceReplicator
 from .optimizer_gradients import (
     collect_gradients,
     device_of_gradients,
@@ -57,21 +58,6 @@ _TAKEN = StepStatus.STEPPED
 
 def _refresh_per_optimizer_state() -> dict[str, Any]:
     return {"stage": _READY, "found_inf_per_device": {}}
-
-
-class _MultiDeviceReplicator:
-    """Copies of one tensor, made at most once per device."""
-
-    def __init__(self, master_tensor: Any) -> None:
-        self.master = master_tensor
-        self._per_device: dict[Any, Any] = {}
-
-    def get(self, device: Any) -> Any:
-        """The master's value on `device`; never the master itself."""
-        copy = self._per_device.get(device)
-        if copy is None:
-            copy = self._per_device[device] = self.master.to(device=device, copy=True)
-        return copy
 
 
 def _fits_fp32(value: Any) -> None:
@@ -183,7 +169,7 @@ class GradScaler:
         self._init_growth_tracker = 0
         self._growth_tracker: Any = None
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
-        self._steps_taken = self._steps_skipped = self._skipped_in_a_row = 0
+        self._steps_taken = self._steps_skipped = 0
         self._skips = SkipLog(maxlen=_EXPLAINED_STEPS)
         self._held: dict[int, Any] = {}  # the optimizers behind those states: no id is used twice in an iteration
         self._pending: dict[int, SkippedStep] = {}  # overflows since the last update, by id(optimizer)
@@ -212,22 +198,20 @@ class GradScaler:
             device = outputs.device
             if scale.device is not device and scale.device != device:
                 scale = scale.to(device=device)
-            self._losses.note(outputs)
-            return mark_scaled(self, outputs * scale, scale)
+            return mark_scaled(self, outputs, outputs * scale, scale)
         return self._scale_nested(outputs, [])
 
     def _scale_nested(self, value: Any, replicator: list[_MultiDeviceReplicator]) -> Any:
         """`replicator` is empty until the first tensor: one copy of the scale per device and call."""
         if isinstance(value, _Tensor):
-            self._losses.note(value)
             device = value.device
             if self._scale is None:
                 self._lazy_init_scale_growth_tracker(device)
             if self._scale.device == device:
-                return mark_scaled(self, value * self._scale, self._scale)
+                return mark_scaled(self, value, value * self._scale, self._scale)
             if not replicator:
                 replicator.append(_MultiDeviceReplicator(self._scale))
-            return mark_scaled(self, value * replicator[0].get(device), self._scale)
+            return mark_scaled(self, value, value * replicator[0].get(device), self._scale)
         if isinstance(value, abc.Iterable) and not isinstance(value, np.ndarray):
             scaled = map(lambda item: self._scale_nested(item, replicator), value)
             return type(value)(scaled) if isinstance(value, (list, tuple)) else scaled
@@ -384,8 +368,9 @@ class GradScaler:
         culprits = find_culprits(optimizer, scale, scaled, self.history.total) if usable else ()
         note = "" if usable else f"the scale {scale!r} has no finite reciprocal in float32. Set it with update(new_scale)"
         label = f"optimizer {list(self._per_optimizer_states).index(id(optimizer))} ({type(optimizer).__name__})"
-        skipped = self._losses.judge(SkippedStep(scale, culprits, note, optimizer=label), self._pending.values())
-        self._pending[id(optimizer)] = self._skips.following(skipped)
+        gradients = [optimizer.param_groups[one.group]["params"][one.index].grad for one in culprits]
+        skipped = self._losses.judge(SkippedStep(scale, culprits, note, optimizer=label), gradients)
+        self._pending[id(optimizer)] = self._skips.following(skipped, optimizer)
 
     # ---- the step ----------------------------------------------------------------------------------------------------
 
@@ -434,12 +419,13 @@ class GradScaler:
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         for flag in optimizer_state["found_inf_per_device"].values():
             if flag.item():
-                self._count_step(StepStatus.SKIPPED)
+                self._count_step(optimizer, StepStatus.SKIPPED)
                 return None
         result = optimizer.step(*args, **kwargs) if args or kwargs else optimizer.step()
         self._last_step = _TAKEN
         self._steps_taken += 1
-        self._skipped_in_a_row = 0
+        if self._skips.runs:
+            self._skips.count(optimizer, False)
         return result
 
     def _step_amp_aware(
@@ -457,7 +443,7 @@ class GradScaler:
             result = optimizer.step(*args, **{**kwargs, "grad_scaler": self})
             flags = state["found_inf_per_device"]
             if flags:  # else nothing was recorded, and only the optimizer knows what it did
-                self._count_step(StepStatus.SKIPPED if any(f.item() for f in flags.values()) else _TAKEN)
+                self._count_step(optimizer, StepStatus.SKIPPED if any(f.item() for f in flags.values()) else _TAKEN)
         else:
             stage = state["stage"]
             if stage is _READY:
@@ -473,7 +459,7 @@ class GradScaler:
             optimizer.found_inf = found_inf
             result = optimizer.step(*args, **kwargs)
             if flags:
-                self._count_step(StepStatus.SKIPPED if found_inf.item() else _TAKEN)
+                self._count_step(optimizer, StepStatus.SKIPPED if found_inf.item() else _TAKEN)
             else:
                 self._last_step = StepStatus.NO_GRADS
             del optimizer.grad_scale
@@ -481,14 +467,13 @@ class GradScaler:
         state["stage"] = _STEPPED
         return result
 
-    def _count_step(self, status: StepStatus) -> None:
+    def _count_step(self, optimizer: Any, status: StepStatus) -> None:
         self._last_step = status
         if status is _TAKEN:
             self._steps_taken += 1
-            self._skipped_in_a_row = 0
         else:
             self._steps_skipped += 1
-            self._skipped_in_a_row += 1
+        self._skips.count(optimizer, status is not _TAKEN)
 
     # ---- the scale ---------------------------------------------------------------------------------------------------
 
@@ -539,15 +524,15 @@ class GradScaler:
         if action < 0:
             # An interval of 1 leaves the tracker at 0 too, so a refused growth shows as: tracker 0, scale as before.
             action = _history.KEEP if count else _history.GROW if after != before else _history.HOLD
+        if self._skips.runs:
+            self._end_runs(self.history.total, before)
         release(self._held)
         self._losses.clear()
-        states, self._per_optimizer_states = self._per_optimizer_states, defaultdict(_refresh_per_optimizer_state)
+        self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
         history = self._history
         if history is None:
             history = self.history
         pending = self._pending
-        if self._skips.run and not (found or pending) and any(state["found_inf_per_device"] for state in states.values()):
-            self._skips.end_run(history.total, before)
         if pending:
             held = self._limits.why_held(after) if self._limits is not None and action == _history.HOLD else ""
             self._close_pending(history.total, after, held)
@@ -603,10 +588,16 @@ class GradScaler:
             raise AssertionError(f"{what}; it requires grad, use new_scale.detach()")
         self._scale.copy_(new_scale.reshape(()))
 
+    def _end_runs(self, number: int, scale: float) -> None:
+        """For the optimizers whose gradients, made at this scale, were finite."""
+        for key, optimizer in self._held.items():
+            if self._per_optimizer_states[key]["found_inf_per_device"] and key not in self._pending:
+                self._skips.end_run(optimizer, number, scale)
+
     def _close_pending(self, number: int, scale: float, held: str = "") -> None:
         for skipped in self._pending.values():
             skipped.update, skipped.new_scale, skipped.held = number, scale, held
-            self._skips.add(skipped)
+            self._skips.append(skipped)
         self._pending = {}
 
     def _get_scale_async(self) -> Any:
@@ -750,10 +741,10 @@ class GradScaler:
 
     def metrics(self) -> dict[str, float]:
         """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped_total,
-        skipped_in_a_row, skip_rate, and with limits floor_hits."""
+        skipped_in_a_row (of the optimizer with most), skip_rate, and with limits floor_hits."""
         taken = skipped = in_a_row = 0
         if self._enabled:
-            taken, skipped, in_a_row = self._steps_taken, self._steps_skipped, self._skipped_in_a_row
+            taken, skipped, in_a_row = self._steps_taken, self._steps_skipped, self._skips.in_a_row
         metrics: dict[str, float] = {
             "scale": float(self.get_scale()),
             "growth_tracker": self._get_growth_tracker(),

@@ -289,6 +289,7 @@ class ScalerGroup:
                 if scaler._scale is not None:
                     lead._lazy_init_scale_growth_tracker(scaler._scale.device)
                     break
+        before = lead.get_scale()
         states, pending = lead._per_optimizer_states, lead._pending  # the others' too, while the lead decides
         theirs = [skipped for scaler in others for skipped in scaler._pending.values()]
         for scaler in others:
@@ -307,12 +308,14 @@ class ScalerGroup:
                 for skipped in theirs:
                     if skipped in lead._skips:
                         lead._skips.remove(skipped)
-                self._end(others)
+                self._end(others, before)
 
-    def _end(self, others: list[Any]) -> None:
+    def _end(self, others: list[Any], before: float) -> None:
         row = self.scalers[0].history[-1]
         self._spread()
         for scaler in others:
+            if scaler._skips.runs:
+                scaler._end_runs(scaler.history.total, before)
             release(scaler._held)
             scaler._per_optimizer_states.clear()
             history = scaler.history

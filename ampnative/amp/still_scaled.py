@@ -33,12 +33,12 @@ def warn_on_scaled_clip(enabled: bool) -> bool:
     return before
 
 
-def mark_scaled(scaler: Any, loss: Any, scale: Any) -> Any:
-    """`loss`, which `scaler` has multiplied by `scale`; gradients that come through it will be stamped."""
+def mark_scaled(scaler: Any, loss: Any, scaled: Any, scale: Any) -> Any:
+    """`scaled`, which `scaler` has made of `loss` with `scale`; gradients that come through it will be stamped."""
     global _latest
-    _C._mark_loss_scaled(loss, scale)
+    _C._mark_loss_scaled(scaled, scale, scaler._losses.note(loss))
     _latest = ref(scaler)
-    return loss
+    return scaled
 
 
 def _strict() -> bool:

@@ -121,6 +121,31 @@ static void mark_scaled(const Task *t, Tensor *grad, float before) {
     grad->st->loss_scale = before != 0 && before != t->loss_scale ? NAN : t->loss_scale;
 }
 
+/* After an addition of this pass to a gradient: which losses are in it. `have` is what it was before, or NULL, and `same` whether that was
+ * as the last addition left it. */
+static void note_loss(const Task *t, Storage *st, const Tensor *have, bool same) {
+    if (have && have->st != st) { /* a sum in new memory */
+        st->loss_flags = have->st->loss_flags;
+        st->loss_first = have->st->loss_first;
+        st->loss_last = have->st->loss_last;
+        st->loss_count = have->st->loss_count;
+    }
+    if (!(t->loss_flags & LOSS_KNOWN)) {
+        st->loss_flags |= st->loss_flags ? LOSS_UNSURE : 0;
+        return;
+    }
+    if (!have) {
+        st->loss_flags = t->loss_flags;
+        st->loss_first = st->loss_last = t->loss_number;
+        st->loss_count = 1;
+        return;
+    }
+    const bool later = t->loss_number > st->loss_last;
+    st->loss_flags |= t->loss_flags | (same && t->loss_number >= st->loss_last ? 0 : LOSS_UNSURE);
+    st->loss_count += later;
+    st->loss_last = later ? t->loss_number : st->loss_last;
+}
+
 /* Threads that add to the gradient of the same leaf in place take turns, because large ones are added without the GIL. Who has a turn
  * stands in a list, which the GIL guards, with an entry on its own stack. Nothing is allocated inside a turn, lest a destructor runs that
  * waits for a thread which waits for the turn. */
@@ -227,6 +252,9 @@ static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
         const int stale = have && !t->create_graph ? add_in_place(leaf, have, g, &before) : replace_gradient(t, leaf, have, g);
         const bool by_hand = leaf->meta &&
                              (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
+        if (stale == 0 && leaf->grad) {
+            note_loss(t, leaf->grad->st, have, before != 0);
+        }
         if (stale == 0 && t->scaled && leaf->grad && !by_hand) {
             mark_scaled(t, leaf->grad, before);
         }
@@ -551,6 +579,7 @@ static int run_node(Task *t, int64_t i) {
     }
     for (int k = 0; k < n->nout; k++) {
         any |= sum[k] != NULL;
+        t->loss_flags |= sum[k] && n->out[k].dtype == AMP_FLOAT16 ? LOSS_HALF : 0;
     }
     for (int k = 0; k < n->nin; k++) {
         wanted |= n->edge[k].to && t->slot[find_slot(t, n->edge[k].to)].needed;
@@ -564,6 +593,9 @@ static int run_node(Task *t, int64_t i) {
     if (any && wanted) {
         if (n->state & NODE_LOSS_SCALED) {
             t->loss_scale = t->scaled && t->loss_scale != n->loss_scale ? NAN : n->loss_scale;
+            t->loss_flags |= t->loss_flags & LOSS_KNOWN && t->loss_number != n->loss_number ? LOSS_KNOWN | LOSS_UNSURE
+                                                                                            : LOSS_KNOWN;
+            t->loss_number = n->loss_number;
             t->scaled = true;
         }
         /* The frame of this node holds the only references to its incoming gradients. */
@@ -659,11 +691,18 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
     amp_mode &= (uint8_t) ~(MODE_AUTOCAST_CPU | MODE_AUTOCAST_CUDA |
                             MODE_SELECT); /* casts were recorded: the forward pass decided the dtypes */
     amp_grad_enabled = create_graph;
+    if (outer) {
+        t.loss_flags = outer->loss_flags;
+        t.loss_number = outer->loss_number;
+    }
     running = &t;
     observer_backward++;
     bool ran = run_all(&t, n, edges, gradients) == 0;
     observer_backward--;
     running = outer;
+    if (outer) {
+        outer->loss_flags |= t.loss_flags & LOSS_HALF;
+    }
     if (!ran) {
         goto done;
     }

@@ -131,15 +131,20 @@ static PyObject *py_engine_backward(PyObject *Py_UNUSED(self), PyObject *args) {
 
 static PyObject *mark_loss_scaled(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
-    if (nargs != 2 || !tensor_check(args[0]) || !tensor_check(args[1]) || ((Tensor *)args[1])->v.dtype != AMP_FLOAT32 ||
+    if (nargs != 3 || !tensor_check(args[0]) || !tensor_check(args[1]) || ((Tensor *)args[1])->v.dtype != AMP_FLOAT32 ||
         ((Tensor *)args[1])->v.numel != 1) {
-        PyErr_SetString(PyExc_TypeError, "_mark_loss_scaled() takes a loss and the scale, a float32 tensor");
+        PyErr_SetString(PyExc_TypeError, "_mark_loss_scaled() takes a loss, the scale, a float32 tensor, and a number");
+        return NULL;
+    }
+    const unsigned long number = PyLong_AsUnsignedLongMask(args[2]);
+    if (number == (unsigned long)-1 && PyErr_Occurred()) {
         return NULL;
     }
     Node *n = ((Tensor *)args[0])->fn;
     if (n && ((Tensor *)args[1])->v.device != AMP_META) {
         n->state |= NODE_LOSS_SCALED;
         memcpy(&n->loss_scale, ((Tensor *)args[1])->v.data, sizeof n->loss_scale);
+        n->loss_number = (uint32_t)number;
     }
     Py_RETURN_NONE;
 }
@@ -168,6 +173,16 @@ static PyObject *loss_scales(PyObject *module, PyObject *gradients) {
     return scales;
 }
 
+static PyObject *loss_marks(PyObject *Py_UNUSED(module), PyObject *gradient) {
+    const Storage *st = tensor_check(gradient) ? ((Tensor *)gradient)->st : NULL;
+    if (!st || !(st->loss_flags & LOSS_KNOWN)) {
+        Py_RETURN_NONE;
+    }
+    const bool sure = !(st->loss_flags & LOSS_UNSURE), all = st->loss_count == st->loss_last - st->loss_first + 1;
+    return Py_BuildValue("IINNN", st->loss_first, st->loss_last, PyBool_FromLong(sure), PyBool_FromLong(sure && all),
+                         PyBool_FromLong(st->loss_flags & LOSS_HALF));
+}
+
 static PyObject *backward_has_inputs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) {
     return PyBool_FromLong(engine_for_inputs());
 }
@@ -178,8 +193,14 @@ int engine_init(PyObject *module) {
          "_engine_backward(roots, gradients, keep_graph, create_graph, inputs, accumulate, allow_unused, /)\n--\n\n"
          "The backward pass over tuples of Tensors; returns the tuple of the inputs' gradients."},
         {"_mark_loss_scaled", (PyCFunction)(void (*)(void))mark_loss_scaled, METH_FASTCALL,
-         "_mark_loss_scaled(loss, scale, /)\n--\n\nGradients that a backward pass accumulates through this tensor carry the "
-         "scale."},
+         "_mark_loss_scaled(loss, scale, number, /)\n--\n\nGradients that a backward pass accumulates through this tensor carry "
+         "the "
+         "scale and the number."},
+        {"_loss_marks", loss_marks, METH_O,
+         "_loss_marks(gradient, /)\n--\n\n(first, last, sure, all, half): the numbers of the first and the last scaled loss in a "
+         "gradient, whether that is sure, whether all between them are in it, and whether a float16 gradient was on the way. "
+         "None: "
+         "nothing is known."},
         {"_loss_scales", loss_scales, METH_O,
          "_loss_scales(gradients, /)\n--\n\nThe loss scales that gradients of a list carry, unchanged since their accumulation; "
          "NaN: "

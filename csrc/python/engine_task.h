@@ -38,7 +38,9 @@ typedef struct Task {
     int64_t mask;
     int64_t *heap, nheap;
     bool keep_graph, create_graph, accumulate;
-    bool scaled;      /* a scaled loss has been passed: what is accumulated from here on carries its scale */
+    bool scaled;        /* a scaled loss has been passed: what is accumulated from here on carries its scale */
+    uint8_t loss_flags; /* LOSS_*; those of an outer pass too, whose loss this one then belongs to */
+    uint32_t loss_number;
     float loss_scale; /* NaN: of several losses with different scales */
     Node *slices;     /* while the node inside it runs */
     uint32_t rounded; /* of the node that ran last: Back.rounded */
@@ -175,6 +177,7 @@ static inline int task_begin(Task *t, int ninputs, const Edge *inputs) {
     t->nslots = t->nheap = t->ncapture = 0;
     t->scaled = false;
     t->loss_scale = 0;
+    t->loss_flags = 0;
     t->slices = NULL;
     t->rounded = 0;
     t->at_end = NULL;

@@ -48,8 +48,9 @@ struct Node {
     Saved saved[SAVED_SLOTS];
     Saved *list; /* nlist entries: saved tensor list (index) */
     int32_t nlist;
-    float loss_scale;  /* NODE_LOSS_SCALED: by how much */
-    PyObject *context; /* NODE_FUNCTION: the ctx object; strong */
+    float loss_scale;     /* NODE_LOSS_SCALED: by how much */
+    uint32_t loss_number; /* and its scaler's number for it */
+    PyObject *context;    /* NODE_FUNCTION: the ctx object; strong */
     struct SliceInfo
         *slice;      /* NODE_COPY_SLICES; OP_as_strided: base_stride and base_offset of the input, NULL if contiguous from 0 */
     PyObject **rare; /* NODE_RARE_COUNT strong entries that may be NULL; NULL for almost all nodes */

@@ -10,14 +10,17 @@ typedef struct Storage {
     bool readonly;    /* of an array that is not writeable */
     uint8_t exported; /* handed to NumPy or DLPack: writes from outside bump no counter */
     int8_t norm_dtype;
-    uint8_t addressed; /* data_ptr() was asked for */
-    int8_t copied_as;  /* fp16 or bf16: a copy of all of this fp32 memory was made since an optimizer wrote it; else 0 */
-    int8_t twin_dtype; /* 0: there is no twin */
-    uint32_t version;  /* autograd's counter: in-place writes through a tensor, not through .data */
-    uint32_t writes;   /* every write, .data included: stamps cast slots */
+    uint8_t addressed;  /* data_ptr() was asked for */
+    int8_t copied_as;   /* fp16 or bf16: a copy of all of this fp32 memory was made since an optimizer wrote it; else 0 */
+    int8_t twin_dtype;  /* 0: there is no twin */
+    uint8_t loss_flags; /* LOSS_*: of a gradient, 0 where no scaled loss is known to be in it */
+    uint32_t version;   /* autograd's counter: in-place writes through a tensor, not through .data */
+    uint32_t writes;    /* every write, .data included: stamps cast slots */
     uint32_t scaled; /* a gradient of a scaled loss: writes + 1 when it was accumulated, so that any later write (unscaling) takes
                        * the mark off */
-    float loss_scale;     /* the scale it carries then; NaN: parts of it carry different ones */
+    float loss_scale; /* the scale it carries then; NaN: parts of it carry different ones */
+    uint32_t loss_first, loss_last,
+        loss_count;       /* the scaled losses in a gradient, by their scaler's numbers; writes leave them */
     uint32_t twinned;     /* writes + 1 when `twin` was written */
     uint32_t normed;      /* writes + 1 when `norm` was formed: any later write makes it stale; 0: never */
     double norm;          /* 2-norm of all elements in order, read as norm_dtype, bit for bit what the norms slot gives */
@@ -27,6 +30,12 @@ typedef struct Storage {
     PyObject *
         owner; /* strong; memory that someone else owns (ndarray, capsule holder); NULL: allocated by us and freed with the storage */
 } Storage;
+
+enum {
+    LOSS_KNOWN = 1,  /* a scaled loss was passed */
+    LOSS_UNSURE = 2, /* maybe not only loss_first to loss_last, or not these: written between, or several in one pass */
+    LOSS_HALF = 4,   /* a float16 gradient was met on the way */
+};
 
 /* The loss scale that a gradient carries; 0: none that is known of. What NumPy has seen may have been unscaled there. */
 static inline float storage_loss_scale(const Storage *st) {
