@@ -313,6 +313,35 @@ def test_optimizer_that_takes_the_scaler(wrapped):
         scaler.update()
 
 
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("mode", ["raise", "skip"])
+@pytest.mark.parametrize("value", [2.0, INF])
+def test_gradients_that_came_after_unscale_are_not_stepped_on(fused, mode, value):
+    """They were neither divided nor looked at."""
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([p], lr=0.1, fused=fused)
+    scaler = GradScaler("cpu", init_scale=1024.0, on_no_grads=mode)
+    loss = scaler.scale((p * torch.tensor([1.0, value])).sum())
+    scaler.unscale_(optimizer)
+    loss.backward()
+    if mode == "skip":
+        assert scaler.step(optimizer) is None
+    else:
+        with pytest.raises(AssertionError, match=r"had no gradients when unscale_\(\) was called, and those that it has now are still"):
+            scaler.step(optimizer)
+    assert scaler.last_step is StepStatus.NO_GRADS and values(p) == [1.0, 1.0]
+    assert not hasattr(optimizer, "grad_scale") and not hasattr(optimizer, "found_inf")
+
+
+def test_history_of_an_overflow_whose_update_sets_the_scale():
+    scaler, p = started(8.0), torch.nn.Parameter(torch.ones(2))
+    for gradient in ([INF, 1.0], [1.0, 1.0]):
+        p.grad = torch.tensor(gradient)
+        scaler.step(torch.optim.SGD([p], lr=0.1))
+        scaler.update(2.0)
+    assert [(row.action, row.found_inf) for row in scaler.history] == [("set", 1.0), ("set", 0.0)]
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_library_fused_optimizer_skips_and_steps(name):
     p = torch.zeros(3).requires_grad_()

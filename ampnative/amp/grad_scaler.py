@@ -380,7 +380,8 @@ class GradScaler:
 
         Raises:
             RuntimeError: a ``closure`` keyword, or a second call before ``update``.
-            AssertionError: nothing was scaled yet, or the optimizer has no gradient at all.
+            AssertionError: nothing was scaled yet, or the optimizer has no gradient at all, or had none when
+                ``unscale_`` was called.
         """
         if not self._enabled:
             result = optimizer.step(*args, **kwargs)
@@ -406,15 +407,17 @@ class GradScaler:
         if stage is _READY:
             self.unscale_(optimizer)
         if not state["found_inf_per_device"]:
-            self._last_step = StepStatus.NO_GRADS
-            if self._on_no_grads == "skip":
-                state["stage"] = _STEPPED
-                return None
-            raise AssertionError(no_checks_text(optimizer))
+            return self._not_checked(optimizer, state)
         given = args or kwargs
         result = self._maybe_opt_step(optimizer, state, *args, **kwargs) if given else self._maybe_opt_step(optimizer, state)
         state["stage"] = _STEPPED
         return result
+
+    def _not_checked(self, optimizer: Any, state: dict[str, Any]) -> None:
+        self._last_step = StepStatus.NO_GRADS
+        if self._on_no_grads != "skip":
+            raise AssertionError(no_checks_text(optimizer))
+        state["stage"] = _STEPPED
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         for flag in optimizer_state["found_inf_per_device"].values():
@@ -448,6 +451,8 @@ class GradScaler:
             stage = state["stage"]
             if stage is _READY:
                 self._check_inf_per_device(optimizer)
+            elif not state["found_inf_per_device"] and device_of_gradients(optimizer) is not None:
+                return self._not_checked(optimizer, state)  # unscale_() came before there were gradients: they are still scaled
             scale = self._get_scale_async()
             flags = state["found_inf_per_device"]
             found_inf = sum(flag.to(device=scale.device) for flag in flags.values())
@@ -506,6 +511,8 @@ class GradScaler:
         if new_scale is not None:
             self._set_scale(new_scale)
             action = _history.SET
+            states = self._per_optimizer_states.values()
+            found = float(sum(flag.item() for state in states for flag in state["found_inf_per_device"].values()))
         else:
             flags: list[Any] = []
             for state in self._per_optimizer_states.values():

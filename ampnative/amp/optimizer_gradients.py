@@ -109,6 +109,11 @@ def collect_gradients(optimizer: Any, allow_fp16: bool) -> tuple[dict[Any, list[
 
 def no_checks_text(optimizer: Any) -> str:
     """Why no gradient was found, with what to look at."""
+    if device_of_gradients(optimizer) is not None:
+        return (
+            f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} had no gradients when unscale_() was called, and "
+            "those that it has now are still multiplied by the scale. Call backward() before unscale_()"
+        )
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     return (
         f"No inf checks were recorded for this optimizer: {type(optimizer).__name__} has {count} parameter{'s' * (count != 1)} and the "
