@@ -38,15 +38,19 @@ def _lowered(x: Tensor) -> Tensor:
     return x.to(_C.get_autocast_dtype(device))
 
 
-def _library_layer(x: Tensor, kind: int, packed: bool, projection: bool) -> Any:
-    """The op that runs a layer as a whole, with an autocast policy of its own; None: autocast acts on the products in it."""
+def _library_layer(x: Tensor, kind: int, sizes: tuple[int, ...], projection: bool) -> Any:
+    """The op that runs the layers as a whole, with an autocast policy of its own; None: autocast acts on the products in them. By
+    the first layer's input, for all."""
     if x.is_cuda:
         return _C.nn._cudnn_rnn
-    return _C.nn.mkldnn_rnn_layer if kind == r.LSTM and not packed and not projection else None
+    if kind != r.LSTM or projection or (sizes and sizes[0] != sizes[-1]):
+        return None
+    if x.dtype is _C.float16 and _C.is_autocast_enabled("cpu") and _C.get_autocast_dtype("cpu") is not _C.float16:
+        return None
+    return _C.nn.mkldnn_rnn_layer
 
 
-def _one_layer(tensors: list[Tensor], operands: r.Operands, packed: bool) -> tuple[Tensor, ...]:
-    library = _library_layer(tensors[0], operands.spec.kind, packed, operands.projection)
+def _one_layer(tensors: list[Tensor], operands: r.Operands, library: Any) -> tuple[Tensor, ...]:
     if library is not None:
         return library(tensors, operands)
     states = 3 if operands.spec.kind == r.LSTM else 2
@@ -64,7 +68,7 @@ def _weights_per_layer(params: Sequence[Tensor], biases: bool, cells: int, name:
     raise RuntimeError(f"{name}: got {len(params)} weights for {cells} layers and directions, expected {plain} for each")
 
 
-def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], params: Any, settings: list[Any], packed: bool) -> list:
+def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], params: Any, settings: list[Any]) -> list:
     """All layers on packed rows: the last layer's rows, then the last states, stacked."""
     biases, num_layers, dropout, train, bidirectional = settings
     directions = 2 if bidirectional else 1
@@ -75,6 +79,7 @@ def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], par
                 f"{r.NAMES[kind]}: Expected hidden size ({num_layers * directions}, {sizes[0] if sizes else 0}, features), got "
                 f"{list(s.shape)}"
             )
+    library = _library_layer(x, kind, sizes, projection)
     last: list[list[Tensor]] = [[] for _ in states]
     for layer in range(num_layers):
         outs = []
@@ -82,7 +87,7 @@ def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], par
             at = layer * directions + direction
             operands = r.Operands(r.Spec(kind, sizes, direction == 1), bool(biases), projection)
             tensors = [x, *(s[at] for s in states), *params[at * count : (at + 1) * count]]
-            out, *ends = _one_layer(tensors, operands, packed)
+            out, *ends = _one_layer(tensors, operands, library)
             outs.append(out)
             for kept, end in zip(last, ends, strict=True):
                 kept.append(end)
@@ -113,7 +118,7 @@ def _call(kind: int, args: tuple, kwargs: dict[str, Any]) -> Any:
     states = list(hx) if kind == r.LSTM else [hx]
     if kind == r.LSTM and len(states) != 2:
         raise RuntimeError(f"lstm expects two hidden states, (h, c), but got {len(states)}")
-    out, *last = _run(kind, x, sizes, states, params, settings, packed)
+    out, *last = _run(kind, x, sizes, states, params, settings)
     if not packed:
         out = out.reshape(steps, batch, out.size(1))
         out = out.transpose(0, 1) if batch_first else out

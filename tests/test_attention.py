@@ -239,3 +239,25 @@ def test_errors():
         attend(q, k, v, None, 0.0, False, None)
     with torch.cuda.emulate(), pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         attend(q, k.to("cuda"), v)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_the_inference_path_does_not_look_at_is_causal(weights):
+    m = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    with pytest.raises(RuntimeError, match="Need attn_mask"), torch.no_grad():
+        m(x, x, x, is_causal=True)
+    m.eval()
+    with torch.no_grad():
+        want, got = m(x, x, x, need_weights=weights)[0], m(x, x, x, is_causal=True, need_weights=weights)[0]
+        hidden = torch.zeros(3, 3, dtype=torch.bool)
+        masked = m(x, x, x, attn_mask=hidden, is_causal=True, need_weights=weights)[0]
+        with pytest.raises(RuntimeError, match="Need attn_mask"):
+            m(x, x * 1, x, is_causal=True)
+        layer = torch.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True).eval()
+        assert torch.equal(layer(x, x, tgt_is_causal=True), layer(x, x))
+        model = torch.nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+        assert torch.equal(model(x, x, tgt_is_causal=True), model(x, x))
+    assert torch.equal(got, want) and torch.allclose(masked, want, atol=1e-6)
+    with pytest.raises(RuntimeError, match="Need attn_mask"):
+        m(x, x, x, is_causal=True)  # a gradient is asked for

@@ -179,6 +179,24 @@ def test_local_response_norm(size):
     close(got, x / (2 + 0.3 * total / size) ** 0.6, torch.float64)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+def test_local_response_norm_of_what_is_not_finite_stays_among_neighbours(size, value):
+    x = torch.ones(1, 6, 1)
+    for channel in range(6):
+        bad = x.clone()
+        bad[0, channel] = value
+        got, plain = F.local_response_norm(bad, size)[0, :, 0], F.local_response_norm(x, size)[0, :, 0]
+        for c in range(6):
+            if not c - size // 2 <= channel <= c + (size - 1) // 2:
+                assert got[c].item() == plain[c].item()
+            elif c != channel:
+                assert math.isnan(got[c].item()) if math.isnan(value) else got[c].item() == 0.0
+    grad = torch.ones(1, 6, 1, requires_grad=True)
+    F.local_response_norm(grad, size).sum().backward()
+    assert torch.isfinite(grad.grad).all()
+
+
 def test_normalize():
     x = np.random.default_rng(1).standard_normal((4, 5))
     close(F.normalize(torch.from_numpy(x)), x / np.linalg.norm(x, axis=1, keepdims=True), torch.float64)

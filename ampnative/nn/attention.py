@@ -131,15 +131,21 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """See :func:`functional.multi_head_attention_forward` for masks and results."""
+        """See :func:`functional.multi_head_attention_forward` for masks and results. The inference path does not look at
+        ``is_causal``."""
+        masks = [m for m in (attn_mask, key_padding_mask) if m is not None]
+        inference = bool(is_causal or (masks and not need_weights)) and self._infers(query, key, value)
+        is_causal = is_causal and not inference  # that path takes no hints
         output, weights = self._attend(
             query, key, value, self.training, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         )
-        masks = [m for m in (attn_mask, key_padding_mask) if m is not None]
-        usual = need_weights or not masks or query is not key or key is not value or self.bias_k is not None or self.add_zero_attn
-        if not usual and all(m.dtype == _C.bool for m in masks) and takes_inference_path(self, self, query):
+        if inference and not need_weights and masks and all(m.dtype == _C.bool for m in masks):
             output = self._without_blind(output, attn_mask, key_padding_mask)
         return output, weights
+
+    def _infers(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
+        own = query is key and key is value and self.bias_k is None and not self.add_zero_attn
+        return own and takes_inference_path(self, self, query)
 
     def infer(self, x: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor:
         """Self-attention of the inference path, (N, L, E) -> (N, L, E): no dropout, masks of floats, NaN where they hide every key."""

@@ -73,7 +73,7 @@ def _project(q: Tensor, k: Tensor, v: Tensor, weights: Any, bias: Tensor | None)
 
 def _one_more(mask: Tensor | None) -> Tensor | None:
     """The mask with one more key, which everybody sees."""
-    return None if mask is None else _f.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
+    return None if mask is None else _f.constant_pad_nd(mask, (0, 1))
 
 
 def _heads(x: Tensor, batch: int, heads: int, features: int) -> Tensor:

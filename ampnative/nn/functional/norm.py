@@ -93,9 +93,12 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     channels = input.shape[1]
     wide = input.float() if input.dtype.itemsize == 2 else input
     squares = wide * wide
-    total = squares * 0.0
+    total = _C.functions.zeros_like(squares)
     for offset in range(max(-(size // 2), 1 - channels), min((size - 1) // 2, channels - 1) + 1):  # the neighbour at c + offset
         inside = squares.narrow(1, max(offset, 0), channels - abs(offset))
-        edge = squares.narrow(1, 0, abs(offset)) * 0.0
+        edge = _C.functions.zeros_like(squares.narrow(1, 0, abs(offset)))
         total = total + _C.functions.cat([edge, inside] if offset < 0 else [inside, edge], 1)
-    return input / (total / size).to(input.dtype).mul(alpha).add(k).pow(beta)
+    mean = total / size
+    # A region on the CPU computes means over channels as it does the pools of such inputs: in float32.
+    keeps = input.dim() > 3 and input.device.type == "cpu" and _C.is_autocast_enabled("cpu")
+    return input / (mean if keeps else mean.to(input.dtype)).mul(alpha).add(k).pow(beta)
