@@ -47,6 +47,12 @@ def test_weighted_losses_have_the_gradients_they_had():
     assert a.grad.tolist() == [0.0, -2.0, 1.0]
 
 
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss])
+def test_weighted_losses_know_three_reductions(loss):
+    with pytest.raises(ValueError, match="Invalid reduction mode: x"):
+        loss(torch.ones(2), torch.ones(2), weight=torch.ones(2), reduction="x")
+
+
 @pytest.mark.parametrize("lengths", [[3, 3], [3], [1, 1]])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("both", [False, True])

@@ -304,6 +304,22 @@ def test_lbfgs_numbers_of_pytorch():
     assert x.tolist() == pytest.approx([1.0, 1.0], abs=1e-4) and optimizer.state[x]["n_iter"] == 37
 
 
+@pytest.mark.parametrize(
+    ("options", "calls", "after"),
+    [
+        ({"max_iter": 1}, [2, 4], [-1.2, 1.0]),
+        ({"max_iter": 1, "max_eval": 1}, [2, 4], [-1.2, 1.0]),
+        ({"max_eval": 4}, [4, 8], [-1.0203084803940978, 1.0352769866467468]),
+        ({"max_iter": 2, "max_eval": 3, "lr": 0.01}, [3, 7], [-1.0474907737532326, 1.0655025441656254]),
+        ({"max_iter": 3, "tolerance_change": 0.01}, [3, 5], [-1.0284565745562346, 1.068187455748677]),
+    ],
+)
+def test_a_search_keeps_to_the_evaluations_that_are_left(options, calls, after):
+    """torch 2.15.0 in float64."""
+    seen, _, _ = minimise(2, line_search_fn="strong_wolfe", **options)
+    assert [n for n, _ in seen] == calls and seen[1][1] == pytest.approx(after, rel=1e-9)
+
+
 def test_lbfgs_without_a_search_and_resumed():
     seen, optimizer, x = minimise(1, lr=0.1, max_iter=10)
     assert seen[0][0] == 10 and rosenbrock(x).item() < 24.2 and len(optimizer.state_dict()["state"][0]["old_dirs"]) <= 9

@@ -118,7 +118,8 @@ class LBFGS(Optimizer):
                     self._move(start, t, direction)
                     return self._evaluate(closure)
 
-                found = _strong_wolfe(evaluate, length, direction, loss, gradient, slope, group["tolerance_change"])
+                budget = max(group["max_eval"] - evaluations, 0)
+                found = _strong_wolfe(evaluate, length, direction, loss, gradient, slope, budget)
                 loss, gradient, length, more = found
                 self._move(start, length, direction)
             else:
@@ -221,14 +222,15 @@ class _Point:
         self.t, self.loss, self.gradient, self.slope = t, loss, gradient, slope
 
 
-_DECREASE, _FLATTEN, _TRIALS = 1e-4, 0.9, 25
+_DECREASE, _FLATTEN, _CLOSEST = 1e-4, 0.9, 1e-9
 
 
 def _strong_wolfe(
-    evaluate: _Evaluate, t: float, direction: Tensor, loss: float, gradient: Tensor, slope: float, tolerance_change: float
+    evaluate: _Evaluate, t: float, direction: Tensor, loss: float, gradient: Tensor, slope: float, budget: int
 ) -> tuple[float, Tensor, float, int]:
     """A length whose loss has come down enough (by 1e-4 of the slope) and whose slope is flat enough (0.9 of it): first an interval
-    that contains one, then cubic interpolation inside. Returns (loss, gradient, length, evaluations).
+    that contains one, then cubic interpolation inside, with up to ``budget`` evaluations after the first. Returns (loss, gradient, length,
+    evaluations).
     """
 
     def at(t: float) -> _Point:
@@ -241,7 +243,7 @@ def _strong_wolfe(
     size = _largest(direction)
     before, here = _Point(0.0, loss, gradient, slope), at(t)
     evaluations, trials, bracket = 1, 0, []
-    while trials < _TRIALS:
+    while trials < budget:
         if too_high(here) or (trials > 1 and here.loss >= before.loss):
             bracket = [before, here]
             break
@@ -255,14 +257,14 @@ def _strong_wolfe(
         before, here = here, at(t)
         evaluations += 1
         trials += 1
-    if trials == _TRIALS:
+    if trials == budget:
         bracket = [_Point(0.0, loss, gradient, slope), here]
 
     low, high = (0, 1) if bracket[0].loss <= bracket[1].loss else (1, 0)
     stalled = False
-    while trials < _TRIALS:
+    while trials < budget:
         a, b = bracket
-        if abs(b.t - a.t) * size < tolerance_change:
+        if abs(b.t - a.t) * size < _CLOSEST:
             break
         t = _cubic_minimum(a.t, a.loss, a.slope, b.t, b.loss, b.slope)
         left, right = min(a.t, b.t), max(a.t, b.t)

@@ -39,6 +39,14 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
+def _weighted(differences: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    """Of differences that ops without a policy for losses made: in a region they keep their dtype."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'.")
+    loss = differences * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -61,8 +69,7 @@ def mse_loss(
         return _mse_loss(input, target, reduction)
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
-    loss = _C.functions.pow(input - target, 2) * weight  # the policies of these ops, not that of the loss
-    return loss.sum() / weight.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return _weighted(_C.functions.pow(input - target, 2), weight, reduction)
 
 
 def l1_loss(
@@ -82,8 +89,7 @@ def l1_loss(
         return _C.nn.l1_loss(input, target, reduction)
     if weight.shape != input.shape:
         raise ValueError("Inputs and weight must have the same size.")
-    loss = (input - target).abs() * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return _weighted((input - target).abs(), weight, reduction)
 
 
 def smooth_l1_loss(
