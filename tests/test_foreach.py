@@ -229,3 +229,29 @@ def test_zero_dimensional_tensors_are_numbers():
     assert total.dtype == torch.float64 and other.grad.item() == 1
     with pytest.raises(TypeError):
         torch._foreach_sub([t([1.0])], other)
+
+
+@pytest.mark.parametrize("kind", ["number", "numbers", "tensors", "itself"])
+@pytest.mark.parametrize("name", ["clamp_min", "clamp_max", "maximum", "minimum"])
+def test_limits_in_place_have_a_derivative(name, kind):
+    x, limit = torch.tensor([0.25, 0.5, 1.0], requires_grad=True), torch.tensor([0.75, 0.75, 0.75], requires_grad=True)
+    y = x * 1
+    other = {"number": 0.75, "numbers": [0.75], "tensors": [limit], "itself": [y]}[kind]
+    getattr(torch, f"_foreach_{name}_")([y], other)
+    y.sum().backward()
+    above = [0.0, 0.0, 1.0] if name in ("clamp_min", "maximum") else [1.0, 1.0, 0.0]
+    assert x.grad.tolist() == ([1.0] * 3 if kind == "itself" else above)
+    assert kind != "tensors" or limit.grad.tolist() == [1 - g for g in above]
+
+
+ONE = "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"  # fmt: skip # noqa: E501
+
+
+@pytest.mark.parametrize("name", ONE.split())
+def test_derivatives_in_place_are_those_of_the_function(name):
+    x, y = (torch.tensor([0.25, 0.5, 0.875], requires_grad=True) for _ in range(2))
+    made = x * 1
+    getattr(torch, f"_foreach_{name}_")([made])
+    made.sum().backward()
+    getattr(torch, f"_foreach_{name}")([y])[0].sum().backward()
+    assert torch.allclose(x.grad, y.grad, rtol=1e-5)
