@@ -123,7 +123,8 @@ def _clamped(limit: str, larger: Callable[[Tensor, Tensor], Tensor]) -> tuple[Ca
 
     def op_(t: Tensor, other: Any) -> Tensor:
         wanted = t.requires_grad or (isinstance(other, Tensor) and other.requires_grad)
-        result = op(t.clone() if wanted and _C.is_grad_enabled() else t, other)  # what a derivative keeps is not written to
+        kept = t.clone() if wanted and _C.is_grad_enabled() else t  # what a derivative keeps is not written to
+        result = op(kept, kept if other is t else other)
         if not _C.can_cast(result.dtype, t.dtype):
             raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {t.dtype}")
         return t.copy_(result)

@@ -353,3 +353,29 @@ def test_binary_cross_entropy_of_infinite_logits(dtype):
     target = torch.tensor([0.0, 0.5, 1.0], dtype=dtype).expand(2, 3)
     loss = F.binary_cross_entropy_with_logits(x, target, reduction="none").tolist()
     assert str(loss) == str([[math.inf, math.inf, math.nan], [math.nan] * 3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 3.0]])
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+@pytest.mark.parametrize("target", [1, -100])
+def test_one_class_number_in_a_list_is_that_number(dtype, reduction, weight, smoothing, target):
+    """Of an input without a batch: the loss has no dimension, and its derivative is that of the plain number."""
+    weight = None if weight is None else torch.tensor(weight, dtype=dtype)
+    seen = []
+    for number in (torch.tensor(target), torch.tensor([target])):
+        x = torch.tensor([1.0, 2.0, 4.0], dtype=dtype, requires_grad=True)
+        loss = F.cross_entropy(x, number, weight, reduction=reduction, label_smoothing=smoothing)
+        other = F.nll_loss(x, number, weight, reduction=reduction)
+        (loss + other).backward()
+        assert loss.shape == other.shape == ()
+        seen.append([loss.detach(), other.detach(), x.grad])
+    assert all(torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) for a, b in zip(*seen))
+
+
+@pytest.mark.parametrize("function", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize(("shape", "target"), [((3,), [0, 1]), ((3,), []), ((1, 3), 1), ((2, 3), [1])])
+def test_counts_of_class_numbers_that_do_not_fit(function, shape, target):
+    with pytest.raises(ValueError, match="size"):
+        function(torch.ones(shape), torch.tensor(target).long())

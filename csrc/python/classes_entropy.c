@@ -24,7 +24,8 @@ static double divisor(const Tensor *target, const double *weight, int64_t ignore
 static int reduce_rows(OpCall *c, const Tensor *target, Tensor *rows, double by, int reduction) {
     const Tensor *x = c->arg[ENTROPY_INPUT].t;
     bool each = reduction == REDUCE_NONE;
-    Tensor *out = result_new(c, 0, each ? target->v.ndim : 0, target->v.shape, x->v.dtype, x->v.device, ALIAS_NEVER);
+    Tensor *out = result_new(c, 0, each && x->v.ndim > 1 ? target->v.ndim : 0, target->v.shape, x->v.dtype, x->v.device,
+                             ALIAS_NEVER);
     if (!out) {
         return -1;
     }

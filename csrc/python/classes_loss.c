@@ -180,7 +180,8 @@ static int check_nll_shapes(const Tensor *input, const Tensor *target, const Ten
         return -1;
     }
     if (input->v.ndim == 1 ? target->v.ndim > 1 || target->v.numel != 1 : target->v.ndim == 0) {
-        return shape_error(PyExc_RuntimeError,
+        const bool counts = (input->v.ndim > 1 || target->v.ndim == 1) && amp_is_integral(target->v.dtype); /* of the batches */
+        return shape_error(counts ? PyExc_ValueError : PyExc_RuntimeError,
                            "size mismatch (got input: %S, target: %S): the target is the input's shape without the classes",
                            input, target);
     }
@@ -238,8 +239,11 @@ static int check_range(const Tensor *contiguous, int64_t nclass, int64_t ignore,
     return 0;
 }
 
-static int classes_of(Back *b, Tensor *target, int64_t nclass, int64_t ignore, Classes *out) {
+/* The shape is the target's, but none for the one number of an input without a batch. */
+static int classes_of(Back *b, const Tensor *input, Tensor *target, int64_t ignore, Classes *out) {
+    const int64_t nclass = input->v.shape[input->v.ndim == 1 ? 0 : 1];
     Tensor *numbers = back_own(b, raw_cast(target, AMP_INT64)), *flat = numbers ? back_own(b, raw_contiguous(numbers)) : NULL;
+    flat = flat && input->v.ndim == 1 && flat->v.ndim ? reshape(b, flat, 0, NULL) : flat;
     if (!flat || check_range(flat, nclass, ignore, &out->kept) < 0) {
         b->failed = true;
         return -1;
@@ -302,7 +306,7 @@ int run_COMPOSE_NLL(OpCall *c) {
     Back frame, *b = &frame;
     Classes k;
     back_begin(b);
-    bool ok = classes_of(b, target, input->v.shape[input->v.ndim == 1 ? 0 : 1], c->arg[3].i, &k) == 0;
+    bool ok = classes_of(b, input, target, c->arg[3].i, &k) == 0;
     return frame_end(c, b, ok ? nll(b, input, weight, &k, reduction) : NULL);
 }
 
@@ -393,7 +397,7 @@ static Tensor *entropy_of_classes(Back *b, const OpCall *c, int reduction) {
         return likelihood;
     }
     Classes k;
-    if (classes_of(b, c->arg[1].t, input->v.shape[input->v.ndim == 1 ? 0 : 1], c->arg[3].i, &k) < 0) {
+    if (classes_of(b, input, c->arg[1].t, c->arg[3].i, &k) < 0) {
         return NULL;
     }
     return smoothed(b, logp, likelihood, weight, &k, smoothing, reduction);
