@@ -8,6 +8,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .. import _C
 from .._C import Tensor
@@ -25,6 +26,28 @@ required = _Required()
 
 class _Hooks(OrderedDict):
     """id -> callable. A class of its own because handles hold it weakly."""
+
+
+_for_all_before, _for_all_after = _Hooks(), _Hooks()
+_optimizers: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` runs before every step of every optimizer, before the hooks of its own, and may return
+    (new_args, new_kwargs). ``args`` begin with the optimizer."""
+    return _add_for_all(_for_all_before, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` runs after every step of every optimizer, after the hooks of its own."""
+    return _add_for_all(_for_all_after, hook)
+
+
+def _add_for_all(hooks: _Hooks, hook: Callable) -> RemovableHandle:
+    handle = _add_hook(hooks, hook)
+    for optimizer in list(_optimizers.values()):
+        optimizer._wrap_step()
+    return handle
 
 
 class Optimizer:
@@ -57,6 +80,9 @@ class Optimizer:
             self.add_param_group(group)
 
     def _make_hooks(self) -> None:
+        _optimizers[id(self)] = self
+        if _for_all_before or _for_all_after:
+            self._wrap_step()
         self._step_pre_hooks, self._step_post_hooks = _Hooks(), _Hooks()
         self._state_dict_pre_hooks, self._state_dict_post_hooks = _Hooks(), _Hooks()
         self._load_state_dict_pre_hooks, self._load_state_dict_post_hooks = _Hooks(), _Hooks()
@@ -169,8 +195,9 @@ class Optimizer:
         inner = self.step
 
         @functools.wraps(inner)
-        def step(*args: Any, **kwargs: Any) -> Any:
-            for hook in list(self._step_pre_hooks.values()):
+        def step(*given: Any, **kwargs: Any) -> Any:
+            args: Any = (self, *given)
+            for hook in (*_for_all_before.values(), *self._step_pre_hooks.values()):
                 result = hook(self, args, kwargs)
                 if result is not None:
                     if not (isinstance(result, tuple) and len(result) == 2):
@@ -178,8 +205,12 @@ class Optimizer:
                             f"{type(self).__name__}.step: a pre-hook returns None or (args, kwargs), got {result!r}"
                         )
                     args, kwargs = result
-            value = inner(*args, **kwargs)
-            for hook in list(self._step_post_hooks.values()):
+                    if not args or args[0] is not self:
+                        raise TypeError(
+                            f"{type(self).__name__}.step: the arguments that a pre-hook returns begin with the optimizer, got {args!r}"
+                        )
+            value = inner(*args[1:], **kwargs)
+            for hook in (*self._step_post_hooks.values(), *_for_all_after.values()):
                 hook(self, args, kwargs)
             return value
 
@@ -187,7 +218,8 @@ class Optimizer:
         self.step = step  # type: ignore[method-assign]
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """``hook(optimizer, args, kwargs)`` runs before every step and may return (new_args, new_kwargs)."""
+        """``hook(optimizer, args, kwargs)`` runs before every step and may return (new_args, new_kwargs). ``args`` begin with the
+        optimizer."""
         self._wrap_step()
         return _add_hook(self._step_pre_hooks, hook)
 
