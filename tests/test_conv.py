@@ -388,6 +388,43 @@ def test_unbatched_inputs():
     assert F.conv1d(x[0], torch.ones(2, 8, 3), padding="same").shape == (2, 9)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "shape", "options", "want"),
+    [
+        (F.conv_transpose1d, (2, 2, 1), {"stride": 2, "padding": 1, "output_padding": 1}, (2, 4, 0)),
+        (F.conv_transpose1d, (0, 2, 1), {"stride": 2, "padding": 1, "output_padding": 1}, (0, 4, 0)),
+        (F.conv_transpose1d, (2, 2, 2), {"padding": 1}, (2, 4, 0)),
+        (F.conv_transpose2d, (2, 2, 1, 1), {"stride": 2, "padding": 1, "output_padding": (1, 1)}, (2, 4, 0, 0)),
+        (F.conv_transpose3d, (2, 2, 1, 1, 1), {"stride": 3, "padding": 1, "output_padding": 1}, (2, 4, 0, 0, 0)),
+        (F.conv_transpose1d, (0, 2, 0), {}, (0, 4, 0)),
+        (F.conv_transpose1d, (0, 2, 1), {"output_padding": 1}, (0, 4, 2)),
+        (F.conv1d, (0, 2, 0), {"padding": 1}, (0, 4, 2)),
+        (F.conv2d, (0, 2, 0, 3), {"padding": 1}, (0, 4, 2, 5)),
+    ],
+)
+def test_results_without_elements(function, shape, options, want, groups):
+    """As in PyTorch, where a batch of none is not asked for pixels either; less than no pixels are an error."""
+    transposed = "transpose" in function.__name__
+    channels = (2, 4 // groups) if transposed else (4, 2 // groups)
+    x = torch.ones(shape, requires_grad=True)
+    w = torch.ones((*channels, *[1] * (len(shape) - 2)), requires_grad=True)
+    bias = torch.ones(4, requires_grad=True)
+    y = function(x, w, bias, groups=groups, **options)
+    assert y.shape == want
+    y.sum().backward()
+    assert x.grad.shape == shape and not x.grad.any() and not w.grad.any() and not bias.grad.any()
+
+
+def test_less_than_no_pixels():
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        F.conv_transpose1d(torch.ones(2, 2, 1), torch.ones(2, 4, 1), padding=1)
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        F.conv_transpose1d(torch.ones(0, 2, 0), torch.ones(2, 4, 1), stride=2)
+    with pytest.raises(RuntimeError, match="output padding must be smaller"):
+        F.conv_transpose1d(torch.ones(1, 2, 1), torch.ones(2, 4, 1), output_padding=1)
+
+
 @pytest.mark.parametrize("function", ["conv2d", "conv_transpose2d"])
 def test_empty_batches_and_channels(function):
     f, w = getattr(F, function), torch.ones(4, 4, 3, 3, requires_grad=True)

@@ -205,7 +205,7 @@ static bool reverse(size_t item, const char *src, char *dst, int64_t n) {
 /* Same-sized elements, any steps. */
 static void move(size_t item, const char *src, int64_t src_step, char *dst, int64_t dst_step, int64_t n) {
     if (src_step == (int64_t)item && dst_step == (int64_t)item) {
-        if (src != dst) memmove(dst, src, (size_t)n * item);
+        if (n && src != dst) memmove(dst, src, (size_t)n * item); /* of none, either may be NULL */
         return;
     }
     if (src_step == 0 && dst_step == (int64_t)item) {

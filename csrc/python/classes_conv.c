@@ -127,7 +127,7 @@ static int check_dimensions(const Tensor *x, const Tensor *w) {
         if (w->v.shape[d] < 1) {
             return complain("kernel size should be greater than zero, but got a weight of size %U", w->v.shape, w->v.ndim);
         }
-        if (x->v.shape[d] < 1) {
+        if (x->v.shape[d] < 1 && x->v.shape[0]) {
             return complain("Only zero batch or zero channel inputs are supported, but got input shape: %U", x->v.shape,
                             x->v.ndim);
         }
@@ -219,7 +219,7 @@ static int transposed_sizes(const Tensor *x, const Tensor *w, const ConvShape *s
         if (n < 0) {
             return -1;
         }
-        if (extra[d] >= s->stride[d] && extra[d] >= s->dilation[d]) {
+        if (extra[d] >= s->stride[d] && extra[d] >= s->dilation[d] && x->v.shape[0]) {
             PyErr_Format(
                 PyExc_RuntimeError,
                 "output padding must be smaller than either stride or dilation, but got output_padding %lld, stride %lld, "
@@ -233,7 +233,7 @@ static int transposed_sizes(const Tensor *x, const Tensor *w, const ConvShape *s
             return -1;
         }
         out[d] = n - twice;
-        some &= out[d] > 0;
+        some &= out[d] >= 0;
     }
     if (some) {
         return 0;

@@ -19,11 +19,16 @@ static Tensor *gradient(Back *b, OpId op, Tensor *grad, Tensor *other, const Ker
 }
 
 /* y from x and w. An output padding of a stride or more, which a dilation allows, gave x elements that no y reaches: they give y more
- * elements than there are, which fall away. */
+ * elements than there are, which fall away. Zeros where one of both has no pixels, which convolutions refuse. */
 static Tensor *output(Back *b, Tensor *x, Tensor *w, const Kernel *k, const TensorMeta *like) {
     int64_t none[1] = {0};
     if (!x || !w) {
         return NULL;
+    }
+    for (int d = 2; d < like->ndim; d++) {
+        if (!x->v.shape[d] || !like->shape[d]) {
+            return zeros_meta(b, x, like);
+        }
     }
     Arg arg[MAX_ARGS] = {arg_tensor(x), arg_tensor(w),   {.kind = ARG_NONE}, k->stride, k->padding,
                          k->dilation,   arg_bool(false), arg_ints(none, 1),  k->groups};
