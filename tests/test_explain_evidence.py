@@ -157,10 +157,36 @@ def test_a_batch_that_was_dropped_is_not_the_cause(to_none):
     scaler.scale(p.half().sum().float() * NAN).backward()  # and neither step() nor update()
     optimizer.zero_grad(set_to_none=to_none)
     step = overflowed(scaler, p, optimizer)
-    if to_none:
-        assert step.loss_finite is True and "the scale was too large, or" in step.cause
-    else:  # that the memory was cleared is not known
-        assert step.loss_mixed and step.cause.startswith("one of the losses was inf or NaN before it was scaled: if")
+    assert step.loss_finite is True and "the scale was too large, or" in step.cause
+
+
+@pytest.mark.parametrize("how", ["zero_", "clone", "scaled by hand"])
+def test_what_others_did_to_a_gradient_is_not_known(how):
+    p, optimizer = parameter(1.0, 1.0)
+    scaler = GradScaler("cpu", init_scale=2.0**20)
+    scaler.scale(p.half().sum().float() * NAN).backward()
+    if how == "zero_":
+        p.grad.zero_()
+    elif how == "clone":
+        p.grad = p.grad.clone()
+    else:
+        p.grad.mul_(0.5)
+    step = overflowed(scaler, p, optimizer)
+    assert step.loss_mixed and step.cause.startswith("one of the losses was inf or NaN before it was scaled: if")
+
+
+def test_nor_is_what_came_before_the_last_update():
+    """A loss of another iteration that reached this gradient too, which nobody cleared since."""
+    p, optimizer = parameter(1.0, 1.0)
+    q, other = parameter(1.0, 1.0)
+    scaler = GradScaler("cpu", init_scale=2.0**12)
+    scaler.scale((p.sum() + q.sum()) * NAN).backward()
+    scaler.step(other)
+    scaler.update()
+    scaler.scale(p.sum()).backward()
+    scaler.step(optimizer)
+    step = scaler.explain()[-1]
+    assert step.loss_finite is None and "or the loss, a layer or the input held inf or NaN" in step.cause
 
 
 def test_nor_is_another_parameters_loss():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 import weakref
 from collections import Counter, deque
@@ -352,7 +353,7 @@ class SkipLog(deque[SkippedStep]):
         run.steps.append(step)
         return step
 
-    def count(self, optimizer: Any, skipped: bool) -> None:
+    def stepped(self, optimizer: Any, skipped: bool) -> None:
         """What ``step()`` did: the number of skips in a row."""
         run = self._begun(optimizer) if skipped else self._run_of(optimizer)
         if run is not None:
@@ -392,6 +393,9 @@ class _Judged:
         return _Judged(min(self.first, other.first), max(self.last, other.last), *either, max(self.share, other.share))
 
 
+_numbers = itertools.count(1)  # one for all scalers, whose losses may meet in a gradient
+
+
 class ScaledLosses:
     """What was scaled since the last update. Values are kept, not graphs, and looked at when a step is skipped. Each has a number,
     which gradients made of it carry: a loss whose gradients were dropped is not taken for the cause."""
@@ -403,16 +407,19 @@ class ScaledLosses:
     def __init__(self) -> None:
         self._values: list[tuple[int, Tensor]] = []
         self._judged: list[_Judged] = []
-        self._number = 0
+        self._since: int | None = None  # the number of the first
 
     def clear(self) -> None:
         """An update has begun a new iteration."""
         self._values.clear()
         self._judged.clear()
+        self._since = None
 
     def note(self, loss: Tensor) -> int:
         """The number of one that is scaled, of any shape."""
-        self._number = number = (self._number + 1) & 0xFFFFFFFF
+        number = next(_numbers) & 0xFFFFFFFF
+        if self._since is None:
+            self._since = number
         if loss.numel() > self._LARGEST:
             self._judged.append(_Judged(number, number, unknown=True))
         else:
@@ -462,6 +469,8 @@ class ScaledLosses:
         # Certainly in it: the first and the last, and all if every number between them was counted.
         certain = [one for one in known if sure and one.first == one.last and (every or one.first in (first, last))]
         together = sum(known[1:], known[0])
+        if mark is not None and self._since is not None and first < self._since:
+            together.unknown = True  # one before the last update, which is forgotten
         bad = together.bad
         mixed = bad and (together.good or together.unknown) and not any(one.bad for one in certain)
         finite = False if bad else None if together.unknown else True

@@ -428,7 +428,7 @@ class GradScaler:
         self._last_step = _TAKEN
         self._steps_taken += 1
         if self._skips.runs:
-            self._skips.count(optimizer, False)
+            self._skips.stepped(optimizer, False)
         return result
 
     def _step_amp_aware(
@@ -478,7 +478,7 @@ class GradScaler:
             self._steps_taken += 1
         else:
             self._steps_skipped += 1
-        self._skips.count(optimizer, status is not _TAKEN)
+        self._skips.stepped(optimizer, status is not _TAKEN)
 
     # ---- the scale ---------------------------------------------------------------------------------------------------
 

@@ -121,8 +121,8 @@ static void mark_scaled(const Task *t, Tensor *grad, float before) {
     grad->st->loss_scale = before != 0 && before != t->loss_scale ? NAN : t->loss_scale;
 }
 
-/* After an addition of this pass to a gradient: which losses are in it. `have` is what it was before, or NULL, and `same` whether that was
- * as the last addition left it. */
+/* After an addition of this pass to a gradient: which losses are in it. `have` is what it was before, or NULL for nothing, and `same`
+ * whether that was as the last addition left it. */
 static void note_loss(const Task *t, Storage *st, const Tensor *have, bool same) {
     if (have && have->st != st) { /* a sum in new memory */
         st->loss_flags = have->st->loss_flags;
@@ -131,7 +131,7 @@ static void note_loss(const Task *t, Storage *st, const Tensor *have, bool same)
         st->loss_count = have->st->loss_count;
     }
     if (!(t->loss_flags & LOSS_KNOWN)) {
-        st->loss_flags |= st->loss_flags ? LOSS_UNSURE : 0;
+        st->loss_flags = !have ? 0 : st->loss_flags ? st->loss_flags | LOSS_UNSURE : 0;
         return;
     }
     if (!have) {
@@ -249,11 +249,12 @@ static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
     for (;;) {
         Tensor *have = (Tensor *)Py_XNewRef((PyObject *)leaf->grad);
         float before = have ? storage_loss_scale(have->st) : 0;
+        const bool zeroed = have && have->st->loss_flags == LOSS_ZEROED && have->st->scaled == have->st->writes + 1;
         const int stale = have && !t->create_graph ? add_in_place(leaf, have, g, &before) : replace_gradient(t, leaf, have, g);
         const bool by_hand = leaf->meta &&
                              (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
         if (stale == 0 && leaf->grad) {
-            note_loss(t, leaf->grad->st, have, before != 0);
+            note_loss(t, leaf->grad->st, zeroed ? NULL : have, before != 0);
         }
         if (stale == 0 && t->scaled && leaf->grad && !by_hand) {
             mark_scaled(t, leaf->grad, before);

@@ -703,6 +703,9 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
         status = backend->zero(tensor_set_list(&grads));
         take_gil(saved);
         list_settle(&grads, true);
+        for (Py_ssize_t i = 0; status == AMP_OK && i < PyList_GET_SIZE(params); i++) {
+            tensor_forget_losses(PyList_GET_ITEM(params, i));
+        }
     }
     if (!fits && grads.borrowed) {
         list_return(&grads, true);

@@ -35,6 +35,7 @@ enum {
     LOSS_KNOWN = 1,  /* a scaled loss was passed */
     LOSS_UNSURE = 2, /* maybe not only loss_first to loss_last, or not these: written between, or several in one pass */
     LOSS_HALF = 4,   /* a float16 gradient was met on the way */
+    LOSS_ZEROED = 8, /* alone: filled with zeros by zero_grad, if `scaled` says that nothing wrote since */
 };
 
 /* The loss scale that a gradient carries; 0: none that is known of. What NumPy has seen may have been unscaled there. */
@@ -90,6 +91,16 @@ static inline bool tensor_check_exact(PyObject *o) {
 }
 static inline bool tensor_check(PyObject *o) {
     return tensor_check_exact(o) || PyType_IsSubtype(Py_TYPE(o), amp_state.tensor_type);
+}
+
+/* A parameter's gradient was filled with zeros: the losses that were in it are in it no longer. */
+static inline void tensor_forget_losses(PyObject *param) {
+    Storage *st = tensor_check(param) && ((Tensor *)param)->grad ? ((Tensor *)param)->grad->st : NULL;
+    if (st && st->loss_flags) {
+        st->loss_flags = LOSS_ZEROED;
+        st->loss_scale = 0;
+        st->scaled = st->writes + 1;
+    }
 }
 /* A view whose base got a history by an in-place write requires grad although it has no fn yet. */
 static inline bool tensor_requires_grad(const Tensor *t) {
