@@ -397,3 +397,31 @@ def test_16_bit_scatters_round_once(seed, dtype, dim, turned, reduce):
     assert torch.equal(got, torch.tensor(want).to(dtype))
     if reduce == "sum":
         assert torch.equal(x.scatter_add(dim, places, src), got)
+
+
+class One:
+    def __index__(self):
+        return 1
+
+
+@pytest.mark.parametrize("one", [One(), np.array(1), np.array(1, dtype=np.int8), np.array(1, dtype=np.uint32), np.int16(1), np.uint64(1)])
+def test_what_stands_for_an_integer_selects_a_view(one):
+    x = torch.arange(12.0).reshape(3, 4)
+    assert x[one].tolist() == [4.0, 5.0, 6.0, 7.0] and x[:, one].tolist() == [1.0, 5.0, 9.0] and x[one, one].item() == 5
+    x[one].fill_(9)
+    assert x[1].eq(9).all() and x[0].tolist() == [0.0, 1.0, 2.0, 3.0]
+    x[one, None] = torch.full((4,), 2.0, dtype=torch.float64)  # a view is written with a cast
+    x[..., one] = 7
+    assert x.tolist() == [[0.0, 7.0, 2.0, 3.0], [2.0, 7.0, 2.0, 2.0], [8.0, 7.0, 10.0, 11.0]]
+    with pytest.raises(IndexError, match="size 1"):
+        torch.ones(1)[one]
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64, np.int8, np.int64])
+def test_arrays_of_any_integers_are_indices(kind):
+    x = torch.arange(12.0).reshape(3, 4)
+    rows = np.array([2, 0], dtype=kind)
+    assert x[rows, 1].tolist() == [9.0, 1.0]
+    x[rows] = torch.zeros(4)
+    assert x.sum().item() == 22
+    assert x[np.array([[True, False, True, False]] * 3)].sum().item() == 10
