@@ -22,6 +22,7 @@ _OVERRIDES = "subclass Tensor or Module instead"
 _PROFILER = "use time.perf_counter, or ampnative.debug for a report of the ops and their dtypes"
 _FLASH = "attention is made of products and a softmax, there is no kernel to choose"
 _SHAPES = "tensors keep their number of elements: use new_empty, view, or cat"
+_STRIDED_SCATTER = "write into a view of a copy: out = x.clone(); out.as_strided(size, stride, offset).copy_(src)"
 
 NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
@@ -49,6 +50,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("gradient", "use diff, or numpy.gradient"),
         ("histogramdd", "use numpy.histogramdd on the NumPy side, or histogram per dimension"),
         ("segment_reduce", "use scatter_reduce or index_reduce"),
+        ("as_strided_scatter", _STRIDED_SCATTER),
         ("as_strided_* empty_strided empty_permuted resize_as_ slice_inverse", _SHAPES),
         ("norm_except_dim", "use linalg.vector_norm over the other dimensions"),
         ("foreach", "loop over the tensors; optimizers do it natively"),
@@ -183,7 +185,7 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("dequantize int_repr q_* qscheme", _QUANTISED),
         ("storage storage_type untyped_storage set_ is_set_to", _STORAGE),
         ("resize resize_ resize_as resize_as_ as_strided_ new_empty_strided slice_inverse", _SHAPES),
-        ("as_strided_scatter", "write into a view of a copy: out = x.clone(); out.as_strided(size, stride, offset).copy_(src)"),
+        ("as_strided_scatter", _STRIDED_SCATTER),
         ("eig lstsq solve symeig", "use linalg: eig, eigh, lstsq, solve"),
         ("cauchy_", "use tan(pi * (u - 0.5)) of uniform draws u"),
         ("geometric_", "use ceil(log(u) / log1p(-p)) of uniform draws u"),
