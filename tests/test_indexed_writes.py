@@ -359,7 +359,9 @@ def test_sums_of_many_16_bit_numbers_at_one_place_do_not_stall(dtype):
     for picked in (x.gather(0, index), torch.take_along_dim(x, index)):
         assert torch.autograd.grad(picked, x, small)[0].item() == 50
     for shape, dim in (((1,), 0), ((1, 2), 0), ((1, 40), 0), ((3, 1), 1), ((2, 1, 3), 1)):
-        slices = small.reshape([n if d == dim else 1 for d in range(len(shape))]).expand([n if d == dim else s for d, s in enumerate(shape)])
+        line, sizes = [1] * len(shape), list(shape)
+        line[dim] = sizes[dim] = n
+        slices = small.reshape(line).expand(sizes)
         table = torch.zeros(shape, dtype=dtype, requires_grad=True)
         assert table.detach().index_add(dim, index, slices).eq(50).all()
         assert torch.autograd.grad(table.index_select(dim, index), table, slices)[0].eq(50).all()
