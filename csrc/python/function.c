@@ -336,42 +336,72 @@ static int check_dirty(const Context *ctx, PyObject *outputs) {
     return 0;
 }
 
+static void count_writes(const Context *ctx) {
+    for (Py_ssize_t i = 0; ctx->dirty && i < PyTuple_GET_SIZE(ctx->dirty); i++) {
+        tensor_bump((Tensor *)PyTuple_GET_ITEM(ctx->dirty, i));
+    }
+}
+
 static void set_history(Tensor *t, Node *node, int nr) {
     Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
     t->out_nr = (uint32_t)nr;
+    t->fn_version = t->st->version;
     t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
     if (!PyObject_GC_IsTracked((PyObject *)t)) {
         PyObject_GC_Track((PyObject *)t);
     }
 }
 
-/* What apply returns for output nr. New reference. node NULL: nothing is recorded. */
-static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *o, Node *node, int nr) {
-    if (node && !tensor_check(o)) {
+/* A view of t, which is an input that forward returned as it was. New reference. */
+static Tensor *view_of_input(Tensor *t) {
+    Tensor *view = tensor_shallow(t);
+    if (view) {
+        node_link_view(view, t);
+    }
+    return view;
+}
+
+/* What apply returns for an output where nothing is recorded. An input that needs a gradient goes on without it. New reference. */
+static PyObject *wrap_unrecorded(const Context *ctx, PyObject *args, PyObject *o) {
+    if (!tensor_check(o) || position(args, o) < 0 || position(ctx->dirty, o) >= 0) {
+        return Py_NewRef(o);
+    }
+    Tensor *t = (Tensor *)o;
+    return (PyObject *)(tensor_requires_grad(t) ? tensor_shallow(t) : view_of_input(t));
+}
+
+/* What apply returns for output nr of the node. New reference. `outputs` has those before. */
+static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *raw, PyObject *outputs, Node *node, int nr) {
+    PyObject *o = PyTuple_GET_ITEM(raw, nr);
+    if (!tensor_check(o)) {
         node->out[nr].ndim = -1;
         return Py_NewRef(o);
     }
-    if (!node || meta_set(&node->out[nr], (Tensor *)o) < 0) {
-        return node ? NULL : Py_NewRef(o);
+    if (meta_set(&node->out[nr], (Tensor *)o) < 0) {
+        return NULL;
     }
     Tensor *t = (Tensor *)o;
-    bool dirty = position(ctx->dirty, o) >= 0, fixed = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype);
-    if (dirty) {
-        tensor_bump(t);
-        if (!fixed) {
-            set_history(t, node, nr);
-            t->fn_version = t->st->version;
+    Py_ssize_t first = position(raw, o);
+    if (first < nr && PyTuple_GET_ITEM(outputs, first) == o) { /* returned twice: the last one counts */
+        if (t->fn == node) {
+            t->out_nr = (uint32_t)nr;
         }
         return Py_NewRef(o);
     }
-    bool foreign = tensor_requires_grad(t) || position(args, o) >= 0; /* someone else's tensor: it keeps its own history */
-    if (fixed && !foreign) {
+    bool fixed = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype);
+    if (position(ctx->dirty, o) >= 0) {
+        if (!fixed) {
+            set_history(t, node, nr);
+        }
         return Py_NewRef(o);
     }
-    Tensor *out = foreign ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
+    bool given = position(args, o) >= 0,
+         foreign = given || tensor_requires_grad(t); /* someone else's: it keeps its own history */
+    Tensor *out = !foreign ? (Tensor *)Py_NewRef(o) : fixed || (!given && !t->base) ? tensor_shallow(t) : view_of_input(t);
     if (out && !fixed) {
         set_history(out, node, nr);
-        out->fn_version = out->st->version;
+        out->flags &= (uint8_t)~TENSOR_NO_GRAD_VIEW;
+        out->flags |= out->base ? TENSOR_FUNCTION_VIEW : 0;
     }
     return (PyObject *)out;
 }
@@ -397,8 +427,8 @@ static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
         Tensor *t = (Tensor *)o;
         k->version = t->st->version;
         k->output = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype) ? -1 : (int)position(raw, o);
-        if (k->output >= 0 && !(t->fn && t->fn->context == (PyObject *)ctx)) {
-            k->output = -1; /* an input that was returned as it is: its history is its own */
+        if (k->output >= 0) { /* -1: an input that was returned as it is: its history is its own */
+            k->output = t->fn && t->fn->context == (PyObject *)ctx ? (int)t->out_nr : -1;
         }
         if (saved_hooks_want(t)) {
             k->input = (int)position(args, o);
@@ -428,10 +458,12 @@ static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first
     }
     if (node) {
         node->context = Py_NewRef((PyObject *)ctx);
+        count_writes(ctx); /* before all else: views among the outputs are right as from now on */
     }
     outputs = PyTuple_New(n);
     for (Py_ssize_t i = 0; outputs && i < n; i++) {
-        PyObject *o = wrap_output(ctx, args, PyTuple_GET_ITEM(raw, i), node, (int)i);
+        PyObject *o = node ? wrap_output(ctx, args, raw, outputs, node, (int)i)
+                           : wrap_unrecorded(ctx, args, PyTuple_GET_ITEM(raw, i));
         if (!o) {
             Py_CLEAR(outputs);
             break;
@@ -578,6 +610,22 @@ void function_release(Node *n) {
         ctx->released = true;
         drop_kept(ctx);
     }
+}
+
+/* A view of a custom Function was written over: as_strided of the base would pass by the Function's derivative, and its own node passes
+ * by the write's. */
+int function_refuse_stale(const Tensor *t) {
+    PyObject *name = t->fn ? node_name(t->fn) : PyUnicode_FromString("a view");
+    if (name) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "Output %u of %U is a view and its base or another view of its base has been modified inplace since: a custom "
+            "Function returned it, whose backward knows nothing of that write. Return a clone from forward, or clone "
+            "before the write",
+            t->out_nr, name);
+        Py_DECREF(name);
+    }
+    return -1;
 }
 
 /* ---- the type ---- */

@@ -437,15 +437,14 @@ static int link_results(OpCall *call, Node *node) {
 }
 
 /* A view remembers whose memory it shows, so that in-place writes reach the history of all who see it. */
-static void link_view(OpCall *call, Tensor *src) {
-    Tensor *view = call->result[0];
+void node_link_view(Tensor *view, Tensor *src) {
     Tensor *base = src->base ? src->base : src;
     if (view == base) {
         return;
     }
     view->base = (Tensor *)Py_NewRef((PyObject *)base);
     view->fn_version = view->st->version;
-    view->flags |= src->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW);
+    view->flags |= src->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW | TENSOR_FUNCTION_VIEW);
     if (!amp_grad_enabled && tensor_requires_grad(src)) {
         view->flags |= TENSOR_NO_GRAD_VIEW;
     }
@@ -576,7 +575,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
         tensor_bump(call->out);
     }
     if (call->is_view && failed == 0) {
-        link_view(call, in[0]);
+        node_link_view(call->result[0], in[0]);
     }
 done:
     Py_XDECREF(node);
@@ -639,8 +638,12 @@ static int slice_node(Tensor *view, Node *inner) {
 }
 
 int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
-    if (t->base && t->fn_version != t->st->version && tensor_requires_grad(t->base) && amp_is_floating(t->v.dtype) &&
-        !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
+    if (t->base && t->fn_version != t->st->version && amp_is_floating(t->v.dtype) &&
+        !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW)) &&
+        (t->flags & TENSOR_FUNCTION_VIEW || tensor_requires_grad(t->base))) {
+        if (t->flags & TENSOR_FUNCTION_VIEW) {
+            return function_refuse_stale(t);
+        }
         Arg arg[4] = {
             {.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
         Node *n = node_new(OP_as_strided, 1, 1, 4);

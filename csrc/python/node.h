@@ -127,6 +127,8 @@ int node_init(PyObject *module);
 bool grad_recording(void); /* grad mode is on */
 /* Records a call: makes the node, links results to it. 0 or -1. */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
+/* `view` shows src's memory: writes through one reach the history of the other. */
+void node_link_view(Tensor *view, Tensor *src);
 /* RuntimeError; -1. */
 int node_refuse_complex(const OpRow *row);
 /* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
@@ -171,6 +173,7 @@ int edge_parse(PyObject *o, Edge *e, TensorMeta *meta);
 /* function.c: autograd.Function. grad[i]: new references or NULL. */
 int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
 void function_release(Node *n);
+int function_refuse_stale(const Tensor *t); /* RuntimeError for a TENSOR_FUNCTION_VIEW that was written over; -1 */
 
 /* engine_hooks.c: runs hooks (dict id -> callable) on *g; a hook may return a replacement, which takes g's place. 0 or -1. */
 int engine_run_hooks(PyObject *hooks, Tensor **g);
