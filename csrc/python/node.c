@@ -353,7 +353,8 @@ static PyObject *keep_packed(Node *n, int slot, Tensor *t, bool overwritten) {
 
 /* Keeps t, or an alias for it (an own output: fn is filled in when it is read, back_saved), or what a hook makes of it. */
 static int keep(Node *n, int slot, Tensor *t, uint32_t version, bool overwritten) {
-    bool pack = saved_hooks_want(t);
+    bool statistics = slot == 5 && t->v.dtype == AMP_FLOAT64; /* the node's own, which hooks would narrow: users never see them */
+    bool pack = !statistics && saved_hooks_want(t);
     PyObject *kept = pack ? keep_packed(n, slot, t, overwritten) : slot < 4 ? Py_NewRef(t) : (PyObject *)tensor_shallow(t);
     n->saved[slot] = (Saved){(Tensor *)kept, version};
     n->packed |= (uint8_t)(pack << slot);
