@@ -34,6 +34,8 @@ typedef struct Context {
 
 static PyTypeObject *base_type;
 static PyObject *default_setup; /* _FunctionBase.setup_context: not overridden */
+static PyObject *default_vjp;   /* _FunctionBase.vjp */
+static PyObject *str_setup_context, *str_forward, *str_backward, *str_vjp;
 
 /* ---- the ctx object ---- */
 
@@ -205,6 +207,11 @@ static PyObject *get_needs_input_grad(PyObject *self, void *Py_UNUSED(closure)) 
     return or_none(((Context *)self)->needs_input_grad);
 }
 
+static int set_needs_input_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    Py_XSETREF(((Context *)self)->needs_input_grad, Py_XNewRef(value));
+    return 0;
+}
+
 static PyObject *get_to_save(PyObject *self, void *Py_UNUSED(closure)) { return or_none(((Context *)self)->to_save); }
 
 static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
@@ -236,16 +243,34 @@ static PyObject *needs_of(PyObject *args, bool *any) {
     return needs;
 }
 
-/* Calls forward, old style with ctx as its first argument or new style with setup_context behind it; nothing is recorded. */
-static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
-    uint8_t recording = amp_grad_enabled;
-    PyObject *setup = PyObject_GetAttrString(cls, "setup_context"), *forward = PyObject_GetAttrString(cls, "forward"),
-             *result = NULL;
-    if (!setup || !forward) {
-        goto done;
+/* Whether a new-style forward has to be asked for the defaults of parameters that n arguments leave out: setup_context gets them too. */
+static bool has_more(PyObject *forward, Py_ssize_t n) {
+    if (!PyFunction_Check(forward)) {
+        return true;
     }
+    const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(forward);
+    return n < code->co_argcount || (code->co_flags & CO_VARARGS && PyObject_HasAttrString(forward, "__wrapped__"));
+}
+
+/* All arguments of forward in its order; args and kwargs (may be NULL) as apply got them. New tuple. */
+static PyObject *bind_arguments(PyObject *cls, bool with_ctx, PyObject *forward, PyObject *args, PyObject *kwargs) {
+    if (!(kwargs && PyDict_GET_SIZE(kwargs)) && (with_ctx || !has_more(forward, PyTuple_GET_SIZE(args)))) {
+        return Py_NewRef(args);
+    }
+    PyObject *module = PyImport_ImportModule("ampnative.autograd.function");
+    PyObject *bound = module ? PyObject_CallMethod(module, "_bind_arguments", "OOOOO", cls, with_ctx ? Py_True : Py_False,
+                                                   forward, args, kwargs ? kwargs : Py_None)
+                             : NULL;
+    Py_XDECREF(module);
+    return bound;
+}
+
+/* Calls forward, old style with ctx as its first argument or new style with setup (else NULL) behind it; nothing is recorded. */
+static PyObject *run_forward(PyObject *forward, PyObject *setup, Context *ctx, PyObject *args) {
+    uint8_t recording = amp_grad_enabled;
+    PyObject *result = NULL;
     amp_grad_enabled = 0;
-    if (setup == default_setup) {
+    if (!setup) {
         Py_ssize_t n = PyTuple_GET_SIZE(args);
         PyObject *with_ctx = PyTuple_New(n + 1);
         for (Py_ssize_t i = 0; with_ctx && i <= n; i++) {
@@ -261,13 +286,8 @@ static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
         Py_XDECREF(none);
     }
     amp_grad_enabled = recording;
-done:
-    Py_XDECREF(setup);
-    Py_XDECREF(forward);
     return result;
 }
-
-enum { NO_TENSOR = -1 }; /* the dtype of an argument of forward that is something else */
 
 /* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
 static Node *make_node(PyObject *args) {
@@ -440,7 +460,6 @@ static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
             return -1;
         }
     }
-    Py_CLEAR(ctx->to_save);
     return 0;
 }
 
@@ -473,13 +492,15 @@ static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first
     if (outputs && node && keep_saved(ctx, args, raw) < 0) {
         Py_CLEAR(outputs);
     }
+    Py_CLEAR(ctx->to_save); /* kept, or not needed where nothing is recorded */
     Py_CLEAR(ctx->dirty);
     Py_CLEAR(ctx->non_differentiable);
     Py_XDECREF(node);
     return outputs;
 }
 
-static PyObject *function_apply(PyObject *cls, PyObject *args) {
+/* apply with all arguments in forward's order. */
+static PyObject *apply_bound(PyObject *cls, PyObject *forward, PyObject *setup, PyObject *args) {
     bool any;
     PyObject *result = NULL, *raw = NULL, *outputs = NULL;
     Node *first = NULL;
@@ -490,7 +511,7 @@ static PyObject *function_apply(PyObject *cls, PyObject *args) {
     if (any && amp_grad_enabled && !(first = make_node(args))) {
         goto done;
     }
-    if (!(result = run_forward(cls, ctx, args))) {
+    if (!(result = run_forward(forward, setup, ctx, args))) {
         goto done;
     }
     raw = PyTuple_Check(result) ? Py_NewRef(result) : PyTuple_Pack(1, result);
@@ -503,6 +524,18 @@ done:
     Py_XDECREF(raw);
     Py_XDECREF(result);
     Py_XDECREF(ctx);
+    return outputs;
+}
+
+static PyObject *function_apply(PyObject *cls, PyObject *args, PyObject *kwargs) {
+    PyObject *setup = PyObject_GetAttr(cls, str_setup_context);
+    PyObject *forward = setup ? PyObject_GetAttr(cls, str_forward) : NULL;
+    bool with_ctx = setup == default_setup;
+    PyObject *bound = forward ? bind_arguments(cls, with_ctx, forward, args, kwargs) : NULL;
+    PyObject *outputs = bound ? apply_bound(cls, forward, with_ctx ? NULL : setup, bound) : NULL;
+    Py_XDECREF(bound);
+    Py_XDECREF(forward);
+    Py_XDECREF(setup);
     return outputs;
 }
 
@@ -524,8 +557,35 @@ static PyObject *incoming(const Context *ctx, const Node *n, int k, Tensor *g) {
     return (PyObject *)zeros;
 }
 
+/* The method of a class, which may be written as backward or as vjp, not both. New reference. */
+static PyObject *backward_of(PyObject *cls) {
+    PyObject *method = PyObject_GetAttr(cls, str_backward), *vjp = method ? PyObject_GetAttr(cls, str_vjp) : NULL;
+    if (vjp && vjp != default_vjp) {
+        PyObject *module = PyImport_ImportModule("ampnative.autograd.function");
+        PyObject *function = module ? PyObject_GetAttrString(module, "Function") : NULL;
+        PyObject *inherited = function ? PyObject_GetAttrString(function, "backward") : NULL;
+        if (inherited && inherited != method) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "Implementing both 'backward' and 'vjp' for a custom Function is not allowed: %s has both. Leave one of "
+                         "them out",
+                         ((PyTypeObject *)cls)->tp_name);
+        }
+        Py_XDECREF(inherited);
+        Py_XDECREF(function);
+        Py_XDECREF(module);
+        if (PyErr_Occurred()) {
+            Py_CLEAR(vjp);
+        }
+    }
+    if (!vjp) {
+        Py_CLEAR(method);
+    }
+    Py_XDECREF(vjp);
+    return method;
+}
+
 static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
-    PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(ctx), "backward"), *result = NULL;
+    PyObject *method = backward_of((PyObject *)Py_TYPE(ctx)), *result = NULL;
     PyObject *args = method ? PyTuple_New(n->nout + 1) : NULL;
     if (!args) {
         goto done;
@@ -636,11 +696,20 @@ static PyObject *setup_context(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED
     return NULL;
 }
 
+static PyObject *no_vjp(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED(args)) {
+    PyErr_SetString(PyExc_NotImplementedError, "vjp is not defined: write it as a static method (ctx, *grads), or call backward");
+    return NULL;
+}
+
 static PyMethodDef context_methods[] = {
-    {"apply", function_apply, METH_VARARGS | METH_CLASS,
-     "apply($type, *args)\n--\n\nRuns forward and records the Function as one node."},
+    {"apply", (PyCFunction)(void (*)(void))function_apply, METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "apply($type, *args, **kwargs)\n--\n\nRuns forward and records the Function as one node. Backward's gradients are in the "
+     "order of "
+     "forward's parameters, however they were given."},
     {"setup_context", setup_context, METH_VARARGS | METH_STATIC,
      "setup_context(ctx, inputs, output, /)\n--\n\nFills ctx behind a forward that does not take it."},
+    {"vjp", no_vjp, METH_VARARGS | METH_STATIC,
+     "vjp(ctx, /, *grads)\n--\n\nAnother name for backward: a Function has one of them."},
     {"save_for_backward", save_for_backward, METH_VARARGS,
      "save_for_backward($self, *tensors)\n--\n\nKeeps tensors (or None) for backward; call it once."},
     {"save_for_forward", save_for_forward, METH_VARARGS,
@@ -656,7 +725,7 @@ static PyMethodDef context_methods[] = {
 
 static PyGetSetDef context_getset[] = {
     {"saved_tensors", get_saved_tensors, NULL, "What save_for_backward was given.", NULL},
-    {"needs_input_grad", get_needs_input_grad, NULL, "One bool per argument of forward.", NULL},
+    {"needs_input_grad", get_needs_input_grad, set_needs_input_grad, "One bool per argument of forward; may be replaced.", NULL},
     {"to_save", get_to_save, NULL, "What was given to save_for_backward so far.", NULL},
     {"materialize_grads", get_materialize, NULL, "Whether undefined gradients reach backward as zeros.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -682,5 +751,13 @@ int function_init(PyObject *module) {
         return -1;
     }
     default_setup = PyObject_GetAttrString((PyObject *)base_type, "setup_context");
-    return default_setup ? grad_mode_init(module) : -1;
+    str_setup_context = PyUnicode_InternFromString("setup_context");
+    str_forward = PyUnicode_InternFromString("forward");
+    str_backward = PyUnicode_InternFromString("backward");
+    str_vjp = PyUnicode_InternFromString("vjp");
+    if (!str_setup_context || !str_forward || !str_backward || !str_vjp) {
+        return -1;
+    }
+    default_vjp = PyObject_GetAttrString((PyObject *)base_type, "vjp");
+    return default_setup && default_vjp ? grad_mode_init(module) : -1;
 }

@@ -170,6 +170,17 @@ PyObject *register_in(PyObject **dict, PyObject *hook); /* adds to a dict that i
 bool edge_check(PyObject *o); /* it is one of these */
 int edge_parse(PyObject *o, Edge *e, TensorMeta *meta);
 
+/* An argument of a custom Function that is no tensor has an edge that leads nowhere and users don't see. */
+enum { NO_TENSOR = -1 }; /* its dtype in Node.in */
+static inline bool node_input_shown(const Node *n, int i) { return n->op != NODE_FUNCTION || n->in[i].dtype != NO_TENSOR; }
+static inline int node_shown_inputs(const Node *n) {
+    int shown = 0;
+    for (int i = 0; i < n->nin; i++) {
+        shown += node_input_shown(n, i);
+    }
+    return shown;
+}
+
 /* function.c: autograd.Function. grad[i]: new references or NULL. */
 int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
 void function_release(Node *n);
