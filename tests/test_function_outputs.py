@@ -1,5 +1,8 @@
 """What a custom Function returns of memory that others see too: views, inputs as they were, the same tensor twice."""
 
+import gc
+import weakref
+
 import pytest
 
 import ampnative as torch
@@ -247,3 +250,139 @@ def test_saved_output_returned_twice():
     (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(g.sum(), x)
     assert g[0].tolist() == [2.0] * 4 and second[0].tolist() == [2.0] * 4
+
+
+# ---- inputs that forward changed ----
+
+
+def scale_forward(ctx, k, w, a):
+    ctx.save_for_backward(a.clone(), w)
+    a.mul_(w).add_(k)
+    ctx.mark_dirty(a)
+    return a
+
+
+def scale_backward(ctx, g):
+    a, w = ctx.saved_tensors
+    return None, (g * a).sum_to_size(w.shape), g * w
+
+
+def power_forward(ctx, a):
+    a.exp_()
+    ctx.mark_dirty(a)
+    ctx.save_for_backward(a)
+    return a
+
+
+scale = function(scale_forward, scale_backward)
+power = function(power_forward, lambda ctx, g: g * ctx.saved_tensors[0])
+VIEWS = {
+    "row": lambda a: a[1],
+    "rows": lambda a: a[1:],
+    "columns": lambda a: a[:, 1:3],
+    "transposed": lambda a: a.t()[1:],
+    "view of a view": lambda a: a[1:][0][1:],
+    "whole": lambda a: a[:],
+}
+
+
+def spread():
+    x = (torch.arange(12.0).view(3, 4) / 5 + 0.3).requires_grad_()
+    return x, x * 1
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_writes_to_views_are_writes_to_the_base(view):
+    found = []
+    for own in (True, False):
+        x, a = spread()
+        w = torch.tensor(1.5, requires_grad=True)
+        v = view(a)
+        if own:
+            assert scale.apply(3, w, v) is v
+        else:
+            v.mul_(w).add_(3)
+        v.mul_(2)
+        (a * a).sum().backward()
+        found.append((a.tolist(), x.grad, w.grad))
+    assert found[0][0] == found[1][0]
+    for got, true in zip(found[0][1:], found[1][1:], strict=True):
+        assert torch.allclose(got, true)
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_second_derivatives_of_writes_to_views(view, hooked):
+    found = []
+    for own in (True, False):
+        x, a = spread()
+        v = view(a)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone() if hooked else t, lambda t: t):
+            power.apply(v) if own else v.exp_()
+        (g,) = torch.autograd.grad((a * a).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad((g * g).sum(), x)
+        found.append((g, second))
+    for got, true in zip(*found, strict=True):
+        assert torch.allclose(got, true)
+
+
+def test_contexts_and_views_do_not_keep_each_other():
+    _, a = spread()
+    power.apply(a[1])
+    gone = weakref.ref(a)
+    gc.disable()
+    try:
+        del a
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_the_saved_view_is_not_changed_before_backward():
+    _, a = spread()
+    v = power.apply(a[1])
+    v.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        a.sum().backward()
+
+
+def refuse_two():
+    def forward(ctx, a):
+        a.mul_(2)
+        ctx.mark_dirty(a)
+        return a, a.sum()
+
+    return function(forward, None)
+
+
+@pytest.mark.parametrize(
+    "call, text",
+    [
+        (lambda x, a: power.apply(x[0]), "a view of a leaf Variable that requires grad"),
+        (lambda x, a: refuse_two().apply(a[0]), "returns more than one tensor"),
+        (lambda x, a: power.apply(RETURNED["row"].apply(a)), "a view that a custom Function returned"),
+    ],
+)
+def test_writes_to_views_that_are_not_recorded(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call(*spread())
+
+
+def test_retained_gradients_are_those_behind_the_write():
+    x, a = spread()
+    a.retain_grad()
+    function(scale_forward, scale_backward).apply(3, torch.tensor(2.0), a)
+    a.sum().backward()
+    assert a.grad[0].tolist() == [1.0] * 4 and x.grad[0].tolist() == [2.0] * 4
+
+
+def test_changed_and_not_differentiable():
+    def forward(ctx, a):
+        a.mul_(2)
+        ctx.mark_dirty(a)
+        ctx.mark_non_differentiable(a)
+        return a
+
+    _, a = spread()
+    y = function(forward, None).apply(a)
+    assert y is a and not a.requires_grad and a.is_leaf

@@ -389,16 +389,19 @@ static int apply_slices(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     if (applied < 0) {
         goto done;
     }
-    for (int i = 1; i < n->nin; i++) {
-        grad[i] = inner[i];
-        inner[i] = NULL;
+    const int w = s->written;
+    for (int i = 0; i < n->nin; i++) {
+        if (i != w) {
+            grad[i] = inner[i];
+            inner[i] = NULL;
+        }
     }
-    if (n->edge[0].to) {
-        Tensor *zero = inner[0] ? NULL : call_unary(OP_zeros_like, copy);
-        Tensor *back = inner[0] ? sum_to_meta(inner[0], &s->view) : zero;
+    if (n->edge[w].to) {
+        Tensor *zero = inner[w] ? NULL : call_unary(OP_zeros_like, copy);
+        Tensor *back = inner[w] ? sum_to_meta(inner[w], &s->view) : zero;
         failed = back ? call_copy(part, back) : -1;
         Py_XDECREF(back);
-        grad[0] = failed < 0 ? NULL : (Tensor *)Py_NewRef((PyObject *)dense);
+        grad[w] = failed < 0 ? NULL : (Tensor *)Py_NewRef((PyObject *)dense);
     } else {
         failed = 0;
     }
@@ -472,7 +475,7 @@ static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
         return apply_slices(t, n, g_out, grad);
     }
     if (n->op == NODE_FUNCTION) {
-        return function_backward(n, g_out, grad, t->create_graph);
+        return function_backward(n, t->slices, g_out, grad, t->create_graph);
     }
     return apply_row(t, n, g_out, grad);
 }

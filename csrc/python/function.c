@@ -6,31 +6,12 @@
  *
  * The ctx keeps what save_for_backward was given. An own output would tie a knot (ctx -> output -> node -> ctx), so it is kept as an alias
  * without history, which gets the history back while the backward method runs. */
-#include "function.h"
-
 #include <stddef.h>
 #include <string.h>
 
 #include "../core/autocast.h"
+#include "function_context.h"
 #include "saved_hooks.h"
-
-typedef struct Kept {
-    Tensor *t;        /* strong; NULL: None was saved, or `packed` */
-    PyObject *packed; /* strong; what saved_pack made of it, or NULL */
-    uint32_t version; /* of its storage when apply ended */
-    int output;       /* number of the own output that t stands for, or -1 */
-    int input;        /* packed: number of the argument that it was, or -1 */
-} Kept;
-
-typedef struct Context {
-    PyObject_HEAD
-    PyObject *to_save, *dirty, *non_differentiable; /* tuples as given, or NULL */
-    PyObject *needs_input_grad;                     /* tuple of bool, one per argument */
-    Kept *kept;
-    int nkept;
-    bool materialize, released;
-    Node *running; /* borrowed; the node while its backward method runs */
-} Context;
 
 static PyTypeObject *base_type;
 static PyObject *default_setup; /* _FunctionBase.setup_context: not overridden */
@@ -138,9 +119,17 @@ static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
 }
 
 static PyObject *unpack_hooked(Context *ctx, const Kept *k) {
-    Edge own = {(PyObject *)ctx->running, (uint32_t)k->output};
-    const Edge *e = !ctx->running ? NULL : k->output >= 0 ? &own : k->input >= 0 ? &ctx->running->edge[k->input] : NULL;
-    return (PyObject *)saved_unpack(k->packed, e);
+    if (!ctx->running || (k->output < 0 && k->input < 0)) {
+        return (PyObject *)saved_unpack(k->packed, NULL);
+    }
+    if (k->output < 0) {
+        return (PyObject *)saved_unpack(k->packed, &ctx->running->edge[k->input]);
+    }
+    Edge own = {NULL, (uint32_t)k->output};
+    own.to = (PyObject *)node_output_history(ctx->running, ctx->slices, &own.nr);
+    PyObject *t = own.to ? (PyObject *)saved_unpack(k->packed, &own) : NULL;
+    Py_XDECREF(own.to);
+    return t;
 }
 
 /* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
@@ -168,10 +157,13 @@ static PyObject *unpack(Context *ctx, const Kept *k) {
     }
     Tensor *t = tensor_shallow(k->t);
     if (t && ctx->running) {
-        t->fn = (Node *)Py_NewRef((PyObject *)ctx->running);
         t->out_nr = (uint32_t)k->output;
+        t->fn = node_output_history(ctx->running, ctx->slices, &t->out_nr);
         if (!PyObject_GC_IsTracked((PyObject *)t)) {
             PyObject_GC_Track((PyObject *)t);
+        }
+        if (!t->fn) {
+            Py_CLEAR(t);
         }
     }
     return (PyObject *)t;
@@ -219,16 +211,6 @@ static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 /* ---- apply ---- */
-
-/* Position of t in a tuple by identity, -1 if absent or the tuple is NULL. */
-static Py_ssize_t position(PyObject *tuple, PyObject *t) {
-    for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
-        if (PyTuple_GET_ITEM(tuple, i) == t) {
-            return i;
-        }
-    }
-    return -1;
-}
 
 static PyObject *needs_of(PyObject *args, bool *any) {
     Py_ssize_t n = PyTuple_GET_SIZE(args);
@@ -307,198 +289,6 @@ static Node *make_node(PyObject *args) {
     return node;
 }
 
-/* A node for nout outputs that takes over the edges of `first`. */
-static Node *with_outputs(Node *first, int nout) {
-    if (nout == 1) {
-        return (Node *)Py_NewRef((PyObject *)first);
-    }
-    Node *node = node_new(NODE_FUNCTION, first->nin, nout, 0);
-    for (int i = 0; node && i < node->nin; i++) {
-        node->edge[i] = first->edge[i];
-        first->edge[i] = (Edge){NULL, 0};
-        node->in[i] = first->in[i];
-        if (first->in[i].shape == first->in[i].inline_shape) {
-            node->in[i].shape = node->in[i].inline_shape;
-        } else {
-            first->in[i].shape = first->in[i].inline_shape;
-        }
-    }
-    return node;
-}
-
-static int check_dirty(const Context *ctx, PyObject *outputs) {
-    for (Py_ssize_t i = 0; ctx->dirty && i < PyTuple_GET_SIZE(ctx->dirty); i++) {
-        PyObject *o = PyTuple_GET_ITEM(ctx->dirty, i);
-        if (!tensor_check(o)) {
-            PyErr_Format(PyExc_TypeError, "mark_dirty takes input tensors, not %s", Py_TYPE(o)->tp_name);
-            return -1;
-        }
-        Tensor *t = (Tensor *)o;
-        if (position(outputs, o) < 0) {
-            PyErr_SetString(
-                PyExc_RuntimeError,
-                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
-                "modified inplace must all be outputs of the Function.");
-            return -1;
-        }
-        if (t->base && amp_grad_enabled) {
-            PyErr_SetString(PyExc_RuntimeError, "a view was marked as dirty by a custom Function: in-place changes of views are "
-                                                "not recorded there. Clone it first");
-            return -1;
-        }
-        if (t->flags & TENSOR_REQUIRES_GRAD && !t->fn && amp_grad_enabled) {
-            PyErr_SetString(
-                PyExc_RuntimeError,
-                "a leaf Variable that requires grad is being used in an in-place operation by a custom Function. Clone it first");
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static void count_writes(const Context *ctx) {
-    for (Py_ssize_t i = 0; ctx->dirty && i < PyTuple_GET_SIZE(ctx->dirty); i++) {
-        tensor_bump((Tensor *)PyTuple_GET_ITEM(ctx->dirty, i));
-    }
-}
-
-static void set_history(Tensor *t, Node *node, int nr) {
-    Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
-    t->out_nr = (uint32_t)nr;
-    t->fn_version = t->st->version;
-    t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
-    if (!PyObject_GC_IsTracked((PyObject *)t)) {
-        PyObject_GC_Track((PyObject *)t);
-    }
-}
-
-/* A view of t, which is an input that forward returned as it was. New reference. */
-static Tensor *view_of_input(Tensor *t) {
-    Tensor *view = tensor_shallow(t);
-    if (view) {
-        node_link_view(view, t);
-    }
-    return view;
-}
-
-/* What apply returns for an output where nothing is recorded. An input that needs a gradient goes on without it. New reference. */
-static PyObject *wrap_unrecorded(const Context *ctx, PyObject *args, PyObject *o) {
-    if (!tensor_check(o) || position(args, o) < 0 || position(ctx->dirty, o) >= 0) {
-        return Py_NewRef(o);
-    }
-    Tensor *t = (Tensor *)o;
-    return (PyObject *)(tensor_requires_grad(t) ? tensor_shallow(t) : view_of_input(t));
-}
-
-/* What apply returns for output nr of the node. New reference. `outputs` has those before. */
-static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *raw, PyObject *outputs, Node *node, int nr) {
-    PyObject *o = PyTuple_GET_ITEM(raw, nr);
-    if (!tensor_check(o)) {
-        node->out[nr].ndim = -1;
-        return Py_NewRef(o);
-    }
-    if (meta_set(&node->out[nr], (Tensor *)o) < 0) {
-        return NULL;
-    }
-    Tensor *t = (Tensor *)o;
-    Py_ssize_t first = position(raw, o);
-    if (first < nr && PyTuple_GET_ITEM(outputs, first) == o) { /* returned twice: the last one counts */
-        if (t->fn == node) {
-            t->out_nr = (uint32_t)nr;
-        }
-        return Py_NewRef(o);
-    }
-    bool fixed = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype);
-    if (position(ctx->dirty, o) >= 0) {
-        if (!fixed) {
-            set_history(t, node, nr);
-        }
-        return Py_NewRef(o);
-    }
-    bool given = position(args, o) >= 0,
-         foreign = given || tensor_requires_grad(t); /* someone else's: it keeps its own history */
-    Tensor *out = !foreign ? (Tensor *)Py_NewRef(o) : fixed || (!given && !t->base) ? tensor_shallow(t) : view_of_input(t);
-    if (out && !fixed) {
-        set_history(out, node, nr);
-        out->flags &= (uint8_t)~TENSOR_NO_GRAD_VIEW;
-        out->flags |= out->base ? TENSOR_FUNCTION_VIEW : 0;
-    }
-    return (PyObject *)out;
-}
-
-/* Turns to_save into kept. `raw`: the outputs as forward returned them. */
-static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
-    Py_ssize_t n = ctx->to_save ? PyTuple_GET_SIZE(ctx->to_save) : 0;
-    if (n == 0) {
-        return 0;
-    }
-    ctx->kept = PyMem_Calloc((size_t)n, sizeof *ctx->kept);
-    if (!ctx->kept) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *o = PyTuple_GET_ITEM(ctx->to_save, i);
-        Kept *k = &ctx->kept[ctx->nkept++];
-        k->output = -1;
-        if (o == Py_None) {
-            continue;
-        }
-        Tensor *t = (Tensor *)o;
-        k->version = t->st->version;
-        k->output = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype) ? -1 : (int)position(raw, o);
-        if (k->output >= 0) { /* -1: an input that was returned as it is: its history is its own */
-            k->output = t->fn && t->fn->context == (PyObject *)ctx ? (int)t->out_nr : -1;
-        }
-        if (saved_hooks_want(t)) {
-            k->input = (int)position(args, o);
-            k->packed = saved_pack(t, k->output >= 0 ? t->fn : NULL, k->output);
-        } else {
-            k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
-        }
-        if (!k->t && !k->packed) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Links the outputs of forward to the graph; `raw` is their tuple. New tuple. */
-static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first) {
-    Py_ssize_t n = PyTuple_GET_SIZE(raw);
-    Node *node = NULL;
-    PyObject *outputs = NULL;
-    if (n > UINT8_MAX) {
-        PyErr_Format(PyExc_RuntimeError, "%s returned %zd outputs: at most 255 can be recorded", Py_TYPE(ctx)->tp_name, n);
-        return NULL;
-    }
-    if (check_dirty(ctx, raw) < 0 || (first && n && !(node = with_outputs(first, (int)n)))) {
-        return NULL;
-    }
-    if (node) {
-        node->context = Py_NewRef((PyObject *)ctx);
-        count_writes(ctx); /* before all else: views among the outputs are right as from now on */
-    }
-    outputs = PyTuple_New(n);
-    for (Py_ssize_t i = 0; outputs && i < n; i++) {
-        PyObject *o = node ? wrap_output(ctx, args, raw, outputs, node, (int)i)
-                           : wrap_unrecorded(ctx, args, PyTuple_GET_ITEM(raw, i));
-        if (!o) {
-            Py_CLEAR(outputs);
-            break;
-        }
-        PyTuple_SET_ITEM(outputs, i, o);
-    }
-    if (outputs && node && keep_saved(ctx, args, raw) < 0) {
-        Py_CLEAR(outputs);
-    }
-    Py_CLEAR(ctx->to_save); /* kept, or not needed where nothing is recorded */
-    Py_CLEAR(ctx->dirty);
-    Py_CLEAR(ctx->non_differentiable);
-    Py_XDECREF(node);
-    return outputs;
-}
-
 /* apply with all arguments in forward's order. */
 static PyObject *apply_bound(PyObject *cls, PyObject *forward, PyObject *setup, PyObject *args) {
     bool any;
@@ -515,7 +305,7 @@ static PyObject *apply_bound(PyObject *cls, PyObject *forward, PyObject *setup, 
         goto done;
     }
     raw = PyTuple_Check(result) ? Py_NewRef(result) : PyTuple_Pack(1, result);
-    outputs = raw ? finish(ctx, args, raw, first) : NULL;
+    outputs = raw ? function_finish(ctx, args, raw, first) : NULL;
     if (outputs && !PyTuple_Check(result)) {
         Py_SETREF(outputs, Py_NewRef(PyTuple_GET_ITEM(outputs, 0)));
     }
@@ -584,7 +374,7 @@ static PyObject *backward_of(PyObject *cls) {
     return method;
 }
 
-static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
+static PyObject *call_backward(Context *ctx, Node *n, Node *slices, Tensor **g_out) {
     PyObject *method = backward_of((PyObject *)Py_TYPE(ctx)), *result = NULL;
     PyObject *args = method ? PyTuple_New(n->nout + 1) : NULL;
     if (!args) {
@@ -598,10 +388,12 @@ static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
         }
         PyTuple_SET_ITEM(args, k + 1, g);
     }
-    Node *outer = ctx->running;
+    Node *outer = ctx->running, *outer_slices = ctx->slices;
     ctx->running = n;
+    ctx->slices = slices;
     result = PyObject_CallObject(method, args);
     ctx->running = outer;
+    ctx->slices = outer_slices;
 done:
     Py_XDECREF(args);
     Py_XDECREF(method);
@@ -648,11 +440,11 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
     return 0;
 }
 
-int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph) {
+int function_backward(Node *n, Node *slices, Tensor **g_out, Tensor **grad, bool create_graph) {
     Context *ctx = (Context *)n->context;
     uint8_t recording = amp_grad_enabled;
     amp_grad_enabled = create_graph;
-    PyObject *result = call_backward(ctx, n, g_out);
+    PyObject *result = call_backward(ctx, n, slices, g_out);
     amp_grad_enabled = recording;
     if (!result) {
         return -1;
@@ -670,22 +462,6 @@ void function_release(Node *n) {
         ctx->released = true;
         drop_kept(ctx);
     }
-}
-
-/* A view of a custom Function was written over: as_strided of the base would pass by the Function's derivative, and its own node passes
- * by the write's. */
-int function_refuse_stale(const Tensor *t) {
-    PyObject *name = t->fn ? node_name(t->fn) : PyUnicode_FromString("a view");
-    if (name) {
-        PyErr_Format(
-            PyExc_RuntimeError,
-            "Output %u of %U is a view and its base or another view of its base has been modified inplace since: a custom "
-            "Function returned it, whose backward knows nothing of that write. Return a clone from forward, or clone "
-            "before the write",
-            t->out_nr, name);
-        Py_DECREF(name);
-    }
-    return -1;
 }
 
 /* ---- the type ---- */
