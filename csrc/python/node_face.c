@@ -280,15 +280,18 @@ static PyObject *accumulator_of(Tensor *leaf) {
 
 static PyObject *face_next(PyObject *self, void *Py_UNUSED(closure)) {
     Node *n = is_node(self) ? (Node *)self : NULL;
-    PyObject *tuple = PyTuple_New(n ? n->nin : 0);
-    for (int i = 0; tuple && n && i < n->nin; i++) {
+    PyObject *tuple = PyTuple_New(n ? node_shown_inputs(n) : 0);
+    for (int i = 0, k = 0; tuple && n && i < n->nin; i++) {
+        if (!node_input_shown(n, i)) {
+            continue;
+        }
         PyObject *to = n->edge[i].to;
         PyObject *shown = !to           ? Py_NewRef(Py_None)
                           : is_node(to) ? node_face((Node *)Py_NewRef(to))
                                         : accumulator_of((Tensor *)to);
         uint32_t nr = n->edge[i].nr + (to && is_node(to) ? ((Node *)to)->piece : 0);
         PyObject *pair = shown ? Py_BuildValue("(NI)", shown, nr) : NULL;
-        PyTuple_SET_ITEM(tuple, i, pair);
+        PyTuple_SET_ITEM(tuple, k++, pair);
         if (!pair) {
             Py_CLEAR(tuple);
         }
