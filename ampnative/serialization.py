@@ -21,12 +21,14 @@ import struct
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from . import _C
 from ._replacing import replacing
+from .nn.parameter import Parameter, is_lazy
 
 # json and zipfile are imported where they are used: whoever only trains does not wait for them.
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ _PATH = (str, bytes, os.PathLike)
 #   dict odict [[key, value], ...]   tuple set frozenset [...]   float "inf" "-inf" "nan"   complex [re, im]   bytes
 # base64
 #   size [...]   dtype name   device name   scalar [NumPy dtype, node]
-#   array member   tensor {"member", "device", "requires_grad", "object"}; equal "object" numbers mean the same object
+#   array member   tensor {"member", "device", "requires_grad", "object"[, "parameter"]}; equal "object" numbers mean the same object
 
 
 class _Encoder:
@@ -140,14 +142,10 @@ class _Encoder:
             member = self._member(path, array, _dtype_name(tensor.dtype))
             if shared:
                 self._by_memory[memory] = member
-        return {
-            "tensor": {
-                "member": member,
-                "device": str(tensor.device),
-                "requires_grad": bool(tensor.requires_grad),
-                "object": number,
-            }
-        }
+        node = {"member": member, "device": str(tensor.device), "requires_grad": bool(tensor.requires_grad), "object": number}
+        if isinstance(tensor, Parameter) and not is_lazy(tensor):
+            node["parameter"] = True  # files without it, of earlier versions, have plain tensors
+        return {"tensor": node}
 
     def _member(self, path: tuple[str, ...], array: np.ndarray, dtype: str) -> str:
         name = base = "/".join(path) or "data"
@@ -188,6 +186,8 @@ def _cure(value: Any) -> str:
         return ": save its .state_dict()"
     if isinstance(value, Mapping):
         return ": convert it with dict(...)"
+    if getattr(value, "__dict__", None) and not callable(value) and not isinstance(value, ModuleType):  # argparse.Namespace, say
+        return ": convert it with vars(...)"
     return ". Tensors, arrays, numbers, strings, bytes, None, and dicts, lists, tuples and sets of them can be saved"
 
 
@@ -206,8 +206,8 @@ def save(obj: Any, f: Any) -> None:
 
     `obj` may nest dicts (any key type that can be saved), OrderedDicts (with the ``_metadata`` of a state_dict), lists,
     tuples and sets of tensors, ndarrays, numbers, strings, bytes, None, dtypes, devices and Sizes. Tensors keep dtype,
-    device, shape, ``requires_grad``, and sharing where two of them are the same memory. A path is replaced all at once: after
-    a crash it holds the old file or the new one.
+    device, shape, ``requires_grad``, being a Parameter, and sharing where two of them are the same memory. A path is replaced
+    all at once: after a crash it holds the old file or the new one.
 
     Plain ``np.load`` opens the file, too: one member per tensor or array, bfloat16 as uint16 and fp8 as uint8 (their bits),
     and ``index.json`` (bytes), which says how they are nested and what the true dtypes are. Only :func:`load` puts that back.
@@ -546,7 +546,7 @@ class _Decoder:
         memory = self._shared.get(key)
         if memory is None:
             memory = self._shared[key] = self._place(_C.from_numpy(self._read_array(node["member"])), node["device"])
-        tensor = memory.detach()
+        tensor = Parameter(memory, node["requires_grad"]) if node.get("parameter") else memory.detach()
         if node["requires_grad"]:
             tensor.requires_grad_(True)
         self._objects[number] = tensor

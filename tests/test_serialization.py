@@ -146,10 +146,10 @@ def test_sharing_and_requires_grad():
     assert back["a"].tolist() == [9.0, 1.0, 2.0] and back["other"].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_parameters_come_back_as_tensors():
+def test_parameters_come_back_as_such():
     model = torch.nn.Linear(2, 3)
     back = there_and_back(list(model.parameters()))
-    assert all(type(p) is torch.Tensor and p.requires_grad for p in back)
+    assert all(type(p) is torch.nn.Parameter and p.requires_grad for p in back)
 
 
 @settings(max_examples=40)

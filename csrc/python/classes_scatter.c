@@ -275,6 +275,28 @@ static Tensor *scatter_index(const OpCall *c, const Tensor *in, Tensor *index, c
     return place_index(c, index);
 }
 
+/* The first index, in memory's order of dimensions, that is not one of 0 .. size-1; false if there is none. */
+static bool find_outside(const View *index, int64_t size, int64_t *found) {
+    int64_t at[AMP_MAX_DIMS] = {0};
+    const char *p = index->data;
+    for (int64_t i = 0; i < index->numel; i++) {
+        memcpy(found, p, sizeof *found);
+        if (*found < 0 || *found >= size) {
+            return true;
+        }
+        for (int d = index->ndim - 1; d >= 0; d--) {
+            const int64_t step = index->stride[d] * (int64_t)sizeof *found;
+            p += step;
+            if (++at[d] < index->shape[d]) {
+                break;
+            }
+            p -= at[d] * step;
+            at[d] = 0;
+        }
+    }
+    return false;
+}
+
 /* gather: other = table at index; scatters: table at index = other (one element everywhere if it has fewer dimensions), or combined with
  * it; `how`: the number of scatter_into, or 0. */
 static int gather_slot(const OpCall *c, View *table, const View *index, View *other, int dim, int64_t how) {
@@ -306,7 +328,15 @@ static int gather_slot(const OpCall *c, View *table, const View *index, View *ot
     call.in[0] = reads ? &all : &part;
     call.in[1] = &place;
     call.out[0] = reads ? &part : &all;
-    return run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, index->numel * 16, c->row->name);
+    int failed = run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, index->numel * 16, c->row->name);
+    int64_t outside;
+    if (failed && PyErr_ExceptionMatches(PyExc_RuntimeError) && find_outside(&place, all.shape[dim], &outside)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_RuntimeError, "%s(): index %lld is out of bounds for dimension %d with size %lld%s", c->row->name,
+                     (long long)outside, dim, (long long)all.shape[dim],
+                     outside < 0 ? ": these indices count from 0, not from the end" : "");
+    }
+    return failed;
 }
 
 int run_GATHER(OpCall *c) {

@@ -30,7 +30,7 @@ int finfo_init(PyObject *module);
 int dlpack_init(PyObject *module);
 int data_out_init(PyObject *module);
 
-/* types.c: "bool uint8 ..." for error texts */
+/* types.c: "bool uint8 ...", the formats that NumPy has, for error texts */
 const char *dtype_names(void);
 /* For types without Python references: frees the object and drops the type. */
 void plain_dealloc(PyObject *self);
