@@ -22,8 +22,8 @@ FLAGS = [
     "-g0",  # interpreters built with -g would treble the size
 ]  # fmt: skip
 
-# Taken where the compiler knows them. GCC clears a few hundred bytes by a string instruction, whose start costs what a small op does. A call
-# into the interpreter goes straight through its table of addresses: 4 % of a step that is all overhead.
+# Taken where the compiler knows them. GCC clears a few hundred bytes by a string instruction, whose start costs what a small op does. A
+# call into the interpreter goes straight through its table of addresses: 4 % of a step that is all overhead.
 WANTED = ["-mmemset-strategy=vector_loop:1024:noalign,libcall:-1:noalign", "-fno-plt"]
 
 

@@ -255,6 +255,7 @@ from .cuda import AcceleratorError, Event, OutOfMemoryError, Stream
 from .nn.functional import celu_, rrelu, rrelu_, selu_, threshold_
 from .random import get_rng_state, initial_seed, seed, set_rng_state
 from .serialization import load, save
+from .utils.dlpack import to_dlpack
 
 __version__ = "0.1.0"
 
@@ -270,8 +271,8 @@ def __getattr__(name: str):
     if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
         return importlib.import_module(f"{__name__}.{name}")
     raise absent_op(name) or AttributeError(
-        f"module 'ampnative' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
-        "see the README for what exists"
+        f"module 'ampnative' has no attribute '{name}'. "
+        + (_features.similar(name, globals()) or "If it is PyTorch's, ampnative does not have it: see the README for what exists")
     )
 
 

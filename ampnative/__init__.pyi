@@ -256,5 +256,6 @@ from .random import seed as seed
 from .random import set_rng_state as set_rng_state
 from .serialization import load as load
 from .serialization import save as save
+from .utils.dlpack import to_dlpack as to_dlpack
 
 __version__: str

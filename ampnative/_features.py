@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from . import _C
 from ._features_names import NAMES, TENSOR_FAMILIES
 
-__all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "refusing", "register", "register_names"]
+__all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "refusing", "register", "register_names", "similar", "teach"]
 
 
 class AbsentFeatureError(NotImplementedError, AttributeError):
@@ -61,6 +61,27 @@ _ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
+class _CureFinder:
+    """The last of the finders: an import of a module that is PyTorch's and not here gets the answer of the attribute in its parent."""
+
+    def __init__(self, package: str) -> None:
+        self._below = f"{package}."
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if not fullname.startswith(self._below):
+            return
+        parent, _, child = fullname.rpartition(".")
+        try:
+            found = getattr(sys.modules[parent], child)
+        except NotImplementedError as error:
+            raise ModuleNotFoundError(str(error), name=fullname) from None
+        except AttributeError:
+            return
+        if callable(found):
+            text = f"{fullname} is not available: it is no module here; write from {parent} import {child}"
+            raise ModuleNotFoundError(text, name=fullname)
+
+
 def _refuse(path: str, cure: str, frame: Any) -> NoReturn:
     """`frame`: of the one who asks. ``from module import name`` lets an ImportError through, and no AttributeError."""
     text = f"{path} is not available: {cure}"
@@ -92,6 +113,16 @@ def cure_of(module: str, name: str) -> str | None:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split()):
             return cure
     return None
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """A question after the name that was meant, where one is near. Python asks it itself, but of modules with fewer names only."""
+    if name.startswith("_"):
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [known for known in names if known[:1] != "_" and abs(len(known) - len(name)) < 3], 1, 0.75)
+    return f"Did you mean: '{near[0]}'?" if near else ""
 
 
 def _hinting(module: ModuleType, path: str) -> Callable[[str], Any]:
@@ -126,15 +157,19 @@ class AbsentAttribute(property):
         super().__init__(get, doc=f"Not available here: {cure}.")
 
 
+def teach(module: ModuleType, path: str) -> None:
+    """Lets a module say what to do instead of the names of NAMES[path] that it lacks."""
+    module.__getattr__ = _hinting(module, path)  # type: ignore[method-assign]
+    if type(module) is ModuleType:
+        module.__class__ = _C.PackageModule
+    vars(module).setdefault("__path__", [])
+
+
 def register_names(package: str, tensor: type) -> None:
     """Lets modules and tensors say what to do instead of the names that they lack. Patterns with wildcards stand for modules only."""
     for path in NAMES:
-        if path != "Tensor":
-            module = sys.modules[f"{package}.{path}" if path else package]
-            module.__getattr__ = _hinting(module, path)  # type: ignore[method-assign]
-            if type(module) is ModuleType:
-                module.__class__ = _C.PackageModule
-            vars(module).setdefault("__path__", [])
+        if path not in ("Tensor", "multiprocessing"):
+            teach(sys.modules[f"{package}.{path}" if path else package], path)
     for patterns, cure in NAMES["Tensor"]:
         for name in patterns.split():
             for full in TENSOR_FAMILIES.get(name, (name,)):
@@ -143,7 +178,9 @@ def register_names(package: str, tensor: type) -> None:
 
 
 def register(package: str) -> None:
-    """Puts a module for each of MODULES into ``sys.modules`` and into its parent, unless there is one."""
+    """Puts a module for each of MODULES into ``sys.modules`` and into its parent, unless there is one. Imports of others say what to do
+    instead."""
+    sys.meta_path.append(_CureFinder(package))
     for path, cure in MODULES.items():
         name = f"{package}.{path}"
         if name in sys.modules:

@@ -21,7 +21,13 @@ _SELECTIVE = "utils.checkpoint computes all of its function again; checkpoint sm
 _OVERRIDES = "subclass Tensor or Module instead"
 _PROFILER = "use time.perf_counter, or ampnative.debug for a report of the ops and their dtypes"
 _FLASH = "attention is made of products and a softmax, there is no kernel to choose"
+_ONE_DEVICE = "there is one device and one process: call the module, or the optimizer, as it is"
+_LOAD = "files hold no pickled objects and no storages, so there is nothing to allow, to map or to look up: leave it out"
+_REPORT = "ampnative info tells what is there"
+_GRAD_OF_CONV = "use autograd.grad of the convolution"
+_FUNCTIONAL_STEP = "use the class of the optimizer; its step is the function"
 _SHAPES = "tensors keep their number of elements: use new_empty, view, or cat"
+_STRIDED_SCATTER = "write into a view of a copy: out = x.clone(); out.as_strided(size, stride, offset).copy_(src)"
 
 NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
@@ -49,10 +55,10 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("gradient", "use diff, or numpy.gradient"),
         ("histogramdd", "use numpy.histogramdd on the NumPy side, or histogram per dimension"),
         ("segment_reduce", "use scatter_reduce or index_reduce"),
+        ("as_strided_scatter", _STRIDED_SCATTER),
         ("as_strided_* empty_strided empty_permuted resize_as_ slice_inverse", _SHAPES),
         ("norm_except_dim", "use linalg.vector_norm over the other dimensions"),
         ("foreach", "loop over the tensors; optimizers do it natively"),
-        ("to_dlpack", "use tensor.__dlpack__(), or from_dlpack(tensor)"),
         ("is_inference", "use tensor.is_inference()"),
         ("float8_* float4_* uint* int[1-7] bits* bit", _DTYPE),
         ("chalf", "complex numbers start at complex64"),
@@ -63,6 +69,9 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("DisableTorchFunction*", _OVERRIDES),
         ("BenchmarkConfig BenchmarkExecutionStats ThroughputBenchmark", "use time.perf_counter, or ampnative bench"),
         ("functional", "its functions are in the package itself"),
+        ("numa", "use taskset or numactl"),
+        ("nativert", "save the state_dict and load it into the same model in PyTorch to export or to deploy it"),
+        ("contrib", _INTERNAL),
         ("types", "annotate with ampnative.Tensor, dtype, device and Python's types"),
         ("ModuleDict ParameterDict", "they are in nn"),
         ("has_* is_vulkan_available compiled_with_*", "ampnative info tells what is there"),
@@ -80,6 +89,9 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "nn": (
         ("Container", "use Sequential, ModuleList or ModuleDict"),
+        ("grad", _GRAD_OF_CONV),
+        ("intrinsic qat quantizable quantized", _QUANTISED),
+        ("backends common_types cpp", _INTERNAL),
         ("LinearCrossEntropy*", "use Linear and CrossEntropyLoss"),
         ("factory_kwargs", _INTERNAL),
     ),
@@ -94,28 +106,55 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("BroadcastingList* DType GRID_SAMPLE_* ScalingType SwizzleType TYPE_CHECKING assert_int_or_pair "
          "boolean_dispatch *_notes", _INTERNAL),
     ),
-    "nn.utils": (("convert_conv?d_weight_memory_format", "tensors are contiguous; leave the call out"),),
+    "nn.utils": (("convert_conv?d_weight_memory_format", "tensors are contiguous; leave the call out"),
+                 ("memory_format", "tensors are contiguous; leave the call out"), ("init", "skip_init is in nn.utils itself")),
+    "nn.modules": (("Container", "use Sequential, ModuleList or ModuleDict"),
+                   ("LinearCrossEntropy* linear_cross_entropy*", "use Linear and CrossEntropyLoss")),
+    "nn.container": (("Container", "use Sequential, ModuleList or ModuleDict"),),
+    "nn.loss": (("LinearCrossEntropy*", "use Linear and CrossEntropyLoss"),),
+    "nn.modules.module": (("register_module_*_registration_hook",
+                           "override register_module, register_parameter or register_buffer"),),
+    "nn.parallel": (("comm distributed gather parallel_apply replicate scatter scatter_gather", _ONE_DEVICE),
+                    ("DistributedDataParallelCPU", _ONE_DEVICE)),
     "nn.utils.rnn": (("PackedSequence_ bind copy_method_params", _INTERNAL),),
     "nn.utils.parametrize": (("CustomClassBase get_swap_* is_opaque_* is_traceable_*", _INTERNAL),),
     "nn.attention": (
         ("SDPAParams can_use_* *_flash_attention_impl list_flash_attention_impls WARN_FOR_UNFUSED_KERNELS "
-         "flex_attention varlen bias", _FLASH),
+         "flex_attention varlen bias experimental", _FLASH),
     ),
     "optim": (
-        ("SparseAdam", "gradients are dense: use Adam"),
+        ("SparseAdam sparse_adam", "gradients are dense: use Adam"),
         ("functional swap_in_optimizer_params_and_state", _INTERNAL),
     ),
     "optim.lr_scheduler": (("EPOCH_DEPRECATION_WARNING TYPE_CHECKING inf",
     _INTERNAL), ("Optimizer Tensor", "it is in optim, or in the package")),
+    "optim.adadelta": (("adadelta", _FUNCTIONAL_STEP),),
+    "optim.adagrad": (("adagrad", _FUNCTIONAL_STEP),),
+    "optim.adam": (("adam", _FUNCTIONAL_STEP),),
+    "optim.adamax": (("adamax", _FUNCTIONAL_STEP),),
+    "optim.adamw": (("adamw", _FUNCTIONAL_STEP),),
+    "optim.asgd": (("asgd", _FUNCTIONAL_STEP),),
+    "optim.nadam": (("nadam", _FUNCTIONAL_STEP),),
+    "optim.radam": (("radam", _FUNCTIONAL_STEP),),
+    "optim.rmsprop": (("rmsprop", _FUNCTIONAL_STEP),),
+    "optim.rprop": (("rprop", _FUNCTIONAL_STEP),),
+    "optim.sgd": (("sgd", _FUNCTIONAL_STEP),),
+    "optim.optimizer": (("register_optimizer_step_*", "use register_step_pre_hook and register_step_post_hook of each optimizer"),),
     "optim.swa_utils": (("TYPE_CHECKING", _INTERNAL),),
     "autograd": (
-        ("profiler Profiler* DeviceType kineto_available", _PROFILER),
+        ("profiler profiler_* Profiler* DeviceType kineto_available", _PROFILER),
         ("variable", "Variable is ampnative.Tensor"),
         ("handle_torch_function has_torch_function is_tensor_like", _OVERRIDES),
         ("is_multithreading_enabled set_multithreading_enabled enforce_grad_layout_policy is_view_replay_enabled "
          "NestedIOFunction SavedTensor",
          _INTERNAL),
     ),
+    "autograd.function": (
+        ("InplaceFunction", "use Function, and ctx.mark_dirty in its forward"),
+        ("BackwardCFunction FunctionMeta NestedIOFunction", _INTERNAL),
+    ),
+    "autograd.grad_mode": (("enforce_grad_layout_policy set_multithreading_enabled", _INTERNAL),),
+    "autograd.gradcheck": (("get_*_jacobian*", "use autograd.functional.jacobian"),),
     "autograd.graph": (
         ("node_creation_hook", "walk next_functions of a result's grad_fn, or use autograd.detect_anomaly"),
         ("region_activation_memory_budget", _SELECTIVE),
@@ -133,14 +172,14 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("CUDAGraph graph graphs graph_* make_graphed_callables is_current_stream_capturing export_dot export_graph_data", _GRAPH),
         ("*Storage", _STORAGE),
         ("nvtx profiler", _PROFILER),
-        ("nccl", "there is one process"),
+        ("nccl comm", _ONE_DEVICE),
         ("*allocator* CUDAPluggableAllocator MemPool use_mem_pool memory_snapshot *host_memory_stats* memory_stats_as_nested_dict",
          "use memory_stats and memory_summary"),
         ("clock_rate power_draw temperature utilization memory_usage device_memory_used list_gpu_processes cudart "
          "cudaStatus check_error "
          "CudaError DeferredCudaCallError current_*_handle can_device_access_peer GreenContext ExternalStream "
          "get_stream_from_external "
-         "jiterator has_half has_magma tunable get_sync_debug_mode set_sync_debug_mode", _HARDWARE),
+         "jiterator has_half has_magma tunable get_sync_debug_mode set_sync_debug_mode gds green_contexts", _HARDWARE),
         ("StreamContext device_of", "use stream and device"),
         ("default_generators", "use ampnative.default_generator: all devices draw from it"),
         ("is_tf32_supported", "TF32 is there on every device: see backends.cuda.matmul.fp32_precision"),
@@ -148,7 +187,12 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("streams", "Stream and Event are in cuda itself"),
         ("DEVICE_REQUIREMENT* PYTORCH_RELEASES_CODE_CC TYPE_CHECKING classproperty", _INTERNAL),
     ),
-    "cuda.amp": (("amp_definitely_not_available", "use cuda.is_available"),),
+    "cuda.amp": (("amp_definitely_not_available common", "use cuda.is_available"),),
+    "cuda.memory": (
+        ("list_gpu_processes", _HARDWARE),
+        ("*allocator* CUDAPluggableAllocator MemPool use_mem_pool memory_snapshot *host_memory_stats* memory_stats_as_nested_dict",
+         "use memory_stats and memory_summary"),
+    ),
     "cpu": (
         ("Event Stream StreamContext current_stream stream", "work on the CPU is done when its call returns; leave it out"),
         ("get_capabilities", "use ampnative info"),
@@ -158,10 +202,22 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ThroughputBenchmark benchmark", "use time.perf_counter, or ampnative bench"),
         ("swap_tensors", "exchange the .data of the tensors"),
         ("deterministic", "memory is not filled: use zeros, or full"),
+        ("collect_env", "ampnative info tells what a bug report needs"),
+        ("throughput_benchmark", "use time.perf_counter, or ampnative bench"),
+        ("flop_counter", "ampnative.debug.op_report counts the calls of ops; sizes give the operations of a product: 2 * M * N * K"),
+        ("model_zoo", "nothing is downloaded here; build the model and load its weights with serialization.load_safetensors"),
+        ("module_tracker", "hooks of modules (register_forward_hook) see every call"),
+        ("serialization model_dump show_pickle", "use ampnative.load, numpy.load or serialization.load_safetensors on the file"),
+        ("bundled_inputs jit", _SCRIPT),
+        ("mkldnn", "layers are fast as they are"),
+        ("viz debug_log", "use ampnative.debug"),
+        ("weak", "import weakref from Python's library"),
+        ("backcompat backend_registration cpp_backtrace file_baton hipify", _INTERNAL),
         ("cmake_prefix_path generate_methods_* get_cpp_backtrace rename_privateuse1_backend set_module", _INTERNAL),
     ),
     "utils.data": (
-        ("*DataPipe functional_datapipe", "use Dataset, IterableDataset or generators"),
+        ("*DataPipe functional_datapipe datapipes graph graph_settings backward_compatibility",
+         "use Dataset, IterableDataset or generators"),
         ("DataChunk argument_validation guaranteed_* non_deterministic runtime_validation*", _INTERNAL),
     ),
     "utils.checkpoint": (
@@ -170,7 +226,40 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
          "capture_logs tree_map", _INTERNAL),
     ),
     "testing": (("assert_allclose", "use assert_close"), ("FileCheck", _SCRIPT)),
-    "backends": (("miopen opt_einsum python_native quantized", "the settings are those of cuda, cudnn and mkldnn"),),
+    "utils.dlpack": (("DLDeviceType ReadOnlyTensorWrapper",
+                      "__dlpack_device__() of a tensor says where it is; all can be written"),),
+    "utils.hooks": (("BackwardHook unserializable_hook warn_if_has_hooks", "use register_full_backward_hook, or hooks of tensors"),),
+    "backends": (
+        ("xeon", "use taskset or numactl, and set_num_threads"),
+        ("miopen opt_einsum python_native quantized cusparselt kleidiai nnpack xnnpack mkl openmp",
+         "the settings are those of cuda, cudnn and mkldnn, threads are those of set_num_threads; ampnative info tells what is there"),
+    ),
+    "backends.cuda": (
+        ("SDPAParams", _FLASH),
+        ("sdp_kernel preferred_rocm_fa_library", "use nn.attention.sdpa_kernel"),
+        ("preferred_linalg_library", "linalg is made of NumPy's; there is nothing to choose"),
+        ("*workspace_size cuBLASModule cuFFT* cufft_plan_cache", "products take no workspace and FFTs keep no plans; leave it out"),
+    ),
+    "backends.mps": (("get_core_count get_name is_macos*", "the devices are cpu and cuda"),),
+    "accelerator": (
+        ("Graph graphs", _GRAPH),
+        ("get_device_capability", _HARDWARE),
+        ("memory random", "its functions are in accelerator itself, manual_seed and the generator's state in the package"),
+    ),
+    "multiprocessing": (
+        ("pool queue", "import it from Python's multiprocessing"),
+        ("reductions", "tensors are copied from process to process; there is nothing to set up"),
+    ),
+    "serialization": (
+        ("*safe_globals* *unsafe_globals* skip_data register_package location_tag default_restore_location normalize_storage_type "
+         "storage_to_tensor_type validate_*_device StorageType get_crc32_options set_crc32_options *_default_load_endianness "
+         "LoadEndianness *_default_mmap_options SourceChangeWarning", _LOAD),
+        ("check_module_version_greater_or_equal mkdtemp", _INTERNAL),
+    ),
+    "return_types": (
+        ("*_out all_return_types pytree_register_structseq slogdet lu_unpack histogramdd linalg_polar linalg_solve_ex",
+         "results have the type of their function; look at type(result)"),
+    ),
     "random": (("TYPE_CHECKING thread_safe_generator", _INTERNAL),),
     "func": (
         ("grad grad_and_value", "use autograd.grad on the function's result"),
@@ -182,7 +271,8 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
          "resize_as_sparse_", _SPARSE),
         ("dequantize int_repr q_* qscheme", _QUANTISED),
         ("storage storage_type untyped_storage set_ is_set_to", _STORAGE),
-        ("resize resize_ resize_as resize_as_ as_strided_ as_strided_scatter new_empty_strided slice_inverse", _SHAPES),
+        ("resize resize_ resize_as resize_as_ as_strided_ new_empty_strided slice_inverse", _SHAPES),
+        ("as_strided_scatter", _STRIDED_SCATTER),
         ("eig lstsq solve symeig", "use linalg: eig, eigh, lstsq, solve"),
         ("cauchy_", "use tan(pi * (u - 0.5)) of uniform draws u"),
         ("geometric_", "use ceil(log(u) / log1p(-p)) of uniform draws u"),

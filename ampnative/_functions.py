@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _C, _functions_math, _functions_search, _functions_shape, _functions_small, _functions_statistics
 from ._C import Tensor
+from ._ops._common import integers
 
 __all__: list[str] = []
 
@@ -125,7 +126,7 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
             raise RuntimeError(f"split expects split_size be positive, but got split_size={step}")
         sizes = [min(step, size - start) for start in range(0, size, step)] if size else [0]
     else:
-        sizes = list(split_size_or_sections)
+        sizes = integers("split", "split_size_or_sections", split_size_or_sections)
         if sum(sizes) != size:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), "

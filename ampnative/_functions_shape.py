@@ -12,7 +12,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
-from ._ops._common import joined_shape
+from ._ops._common import integers, joined_shape
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -26,10 +26,9 @@ def _dim(dim: int, ndim: int) -> int:
     return dim % n
 
 
-def _sizes(function: str, sizes: tuple[Any, ...]) -> list[int]:
+def _sizes(function: str, parameter: str, sizes: tuple[Any, ...]) -> list[int]:
     """Sizes given one by one, or as one sequence."""
-    given = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
-    out = [int(s) for s in given]
+    out = integers(function, parameter, sizes[0] if len(sizes) == 1 else sizes)
     if any(s < 0 for s in out):
         raise RuntimeError(f"{function}: Trying to create tensor with negative dimension {min(out)}: {out}")
     return out
@@ -38,9 +37,9 @@ def _sizes(function: str, sizes: tuple[Any, ...]) -> list[int]:
 def _list(function: str, tensors: tuple[Any, ...]) -> list[Tensor]:
     """Tensors given one by one, or as one sequence."""
     given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
-    for t in given:
+    for i, t in enumerate(given):
         if not isinstance(t, Tensor):
-            raise TypeError(f"{function}(): expected tensors, got {type(t).__name__}")
+            raise TypeError(f"{function}(): expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
     return given
 
 
@@ -197,7 +196,7 @@ def _copied(expanded: Tensor, shape: Sequence[int]) -> Tensor:
 @_names.method
 def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
     """Copies side by side: dimension d is repeated ``repeats[d]`` times; more repeats than dimensions add leading ones."""
-    times = _sizes("repeat", repeats)
+    times = _sizes("repeat", "repeats", repeats)
     extra = len(times) - input.dim()
     if extra < 0:
         raise RuntimeError(
@@ -216,13 +215,13 @@ def repeat(input: Tensor, *repeats: int | Sequence[int]) -> Tensor:
 @_names.function
 def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
     """:meth:`Tensor.repeat`, with leading ones where ``dims`` is shorter than the shape."""
-    times = _sizes("tile", (dims,))
+    times = _sizes("tile", "dims", (dims,))
     return repeat(input, [1] * (input.dim() - len(times)) + times)
 
 
 def _tile(input: Tensor, *dims: int | Sequence[int]) -> Tensor:
     """:meth:`repeat`, with leading ones where ``dims`` is shorter than the shape."""
-    return tile(input, _sizes("tile", dims))
+    return tile(input, _sizes("tile", "dims", dims))
 
 
 _names.method(_tile, "tile")
@@ -278,13 +277,13 @@ def repeat_interleave(
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Elements moved by ``shifts`` along ``dims``, what leaves at the end coming back at the beginning; without ``dims``
     the flattened tensor is rolled."""
-    steps = [shifts] if isinstance(shifts, int) else list(shifts)
+    steps = integers("roll", "shifts", shifts)
     if dims is None or (not isinstance(dims, int) and not dims):
         if len(steps) != 1:
             raise RuntimeError("shifts and dimensions must align. shifts: "
                                f"{len(steps)}, dims: 0")  # fmt: skip
         return _C._show_parts("RollBackward0", (roll(input.reshape(-1), steps, 0).reshape(input.shape),))[0]
-    places = [dims] if isinstance(dims, int) else list(dims)
+    places = integers("roll", "dims", dims)
     if len(steps) != len(places):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(places)}")
     out = input
@@ -432,7 +431,7 @@ def atleast_3d(*tensors: Any) -> Any:
 @_names.function
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along dimension 1, vectors along 0."""
-    parts = [atleast_1d(t) for t in tensors]
+    parts = [atleast_1d(t) for t in _list("hstack", (tensors,))]
     if not parts:
         raise RuntimeError("hstack expects a non-empty TensorList")
     return _C.functions.cat(parts, 0 if parts[0].dim() == 1 else 1, out=out)
@@ -441,7 +440,7 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 @_names.function
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along dimension 0, vectors as rows."""
-    parts = [atleast_2d(t) for t in tensors]
+    parts = [atleast_2d(t) for t in _list("vstack", (tensors,))]
     if not parts:
         raise RuntimeError("vstack expects a non-empty TensorList")
     return _C.functions.cat(parts, 0, out=out)
@@ -450,7 +449,7 @@ def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 @_names.function
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along dimension 2."""
-    parts = [atleast_3d(t) for t in tensors]
+    parts = [atleast_3d(t) for t in _list("dstack", (tensors,))]
     if not parts:
         raise RuntimeError("dstack expects a non-empty TensorList")
     return _C.functions.cat(parts, 2, out=out)
@@ -459,7 +458,7 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 @_names.function
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along dimension 1, vectors as columns."""
-    parts = [t if t.dim() > 1 else t.reshape(-1, 1) for t in tensors]
+    parts = [t if t.dim() > 1 else t.reshape(-1, 1) for t in _list("column_stack", (tensors,))]
     if not parts:
         raise RuntimeError("column_stack expects a non-empty TensorList")
     return _C.functions.cat(parts, 1, out=out)

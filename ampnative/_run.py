@@ -49,6 +49,8 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         except ModuleNotFoundError as error:
             if error.name is None or not (own == error.name or own.startswith(error.name + ".")):
                 raise
+            if ": " in str(error):  # what to do instead, if it is PyTorch's
+                raise ModuleNotFoundError(str(error), name=fullname) from None
             raise _missing(fullname) from None
         _explain_missing(module, fullname)
         return importlib.machinery.ModuleSpec(fullname, _Alias(module), is_package=hasattr(module, "__path__"))

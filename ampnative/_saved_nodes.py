@@ -6,11 +6,13 @@ import binascii
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from . import _C
+from .nn.parameter import Parameter, is_lazy
 
 __all__ = ["ARRAY_KINDS", "INDEX", "STORED_AS", "Bad", "Decoder", "Encoder", "Misplaced", "numpy_dtype"]
 
@@ -43,7 +45,7 @@ class Misplaced(Exception):
 #   dict odict counter [[key, value], ...]   defaultdict [name of the factory or null, [[key, value], ...]]
 #   tuple set frozenset size [...]   float "inf" "-inf" "nan"   complex [re, im]   bytes bytearray base64
 #   dtype name   device name   scalar [NumPy dtype, node]
-#   array member   tensor {"member", "device", "requires_grad", "object"}; equal "object" numbers mean the same object
+#   array member   tensor {"member", "device", "requires_grad", "object"[, "parameter"]}; equal "object" numbers mean the same object
 
 
 class Encoder:
@@ -136,14 +138,10 @@ class Encoder:
             member = self._member(path, array, _dtype_name(tensor.dtype))
             if shared:
                 self._by_memory[memory] = member
-        return {
-            "tensor": {
-                "member": member,
-                "device": str(tensor.device),
-                "requires_grad": bool(tensor.requires_grad),
-                "object": number,
-            }
-        }
+        node = {"member": member, "device": str(tensor.device), "requires_grad": bool(tensor.requires_grad), "object": number}
+        if isinstance(tensor, Parameter) and not is_lazy(tensor):
+            node["parameter"] = True  # files without it, of earlier versions, have plain tensors
+        return {"tensor": node}
 
     def _member(self, path: tuple[str, ...], array: np.ndarray, dtype: str) -> str:
         name = base = "/".join(path) or "data"
@@ -196,6 +194,8 @@ def _cure(value: Any) -> str:
         return ": save its .state_dict()"
     if isinstance(value, Mapping):
         return ": convert it with dict(...)"
+    if getattr(value, "__dict__", None) and not callable(value) and not isinstance(value, ModuleType):  # argparse.Namespace, say
+        return ": convert it with vars(...)"
     return ". Tensors, arrays, numbers, strings, bytes, None, and dicts, lists, tuples and sets of them can be saved"
 
 
@@ -310,7 +310,7 @@ class Decoder:
                 memory = self._shared[key] = self._place(array, node["device"])
             except Exception as error:
                 raise Misplaced(error) from error
-        tensor = memory.detach()
+        tensor = Parameter(memory, node["requires_grad"]) if node.get("parameter") else memory.detach()
         if node["requires_grad"]:
             tensor.requires_grad_(True)
         self._objects[number] = tensor

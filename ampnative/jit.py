@@ -1,7 +1,5 @@
 """There is no TorchScript. The marks that models carry for it change nothing; ``script``, ``trace`` and the like raise."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from ._features import refusing

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing import *  # noqa: F403
 from multiprocessing.connection import wait
 from typing import Any
+
+from ._features import teach
 
 __all__ = [
     *multiprocessing.__all__,
@@ -139,3 +142,6 @@ def spawn(
 ) -> ProcessContext | None:
     """:func:`start_processes` in fresh interpreters."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
+
+
+teach(sys.modules[__name__], "multiprocessing")

@@ -7,6 +7,7 @@ __all__ = ["cuda", "debug", "git_version", "hip"]
 debug = False
 cuda = None
 hip = None
+rocm = None
 xpu = None
 git_version = "Unknown"
 

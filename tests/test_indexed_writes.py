@@ -358,6 +358,13 @@ def test_sums_of_many_16_bit_numbers_at_one_place_do_not_stall(dtype):
     x = torch.ones(1, dtype=dtype, requires_grad=True)
     for picked in (x.gather(0, index), torch.take_along_dim(x, index)):
         assert torch.autograd.grad(picked, x, small)[0].item() == 50
+    for shape, dim in (((1,), 0), ((1, 2), 0), ((1, 40), 0), ((3, 1), 1), ((2, 1, 3), 1)):
+        line, sizes = [1] * len(shape), list(shape)
+        line[dim] = sizes[dim] = n
+        slices = small.reshape(line).expand(sizes)
+        table = torch.zeros(shape, dtype=dtype, requires_grad=True)
+        assert table.detach().index_add(dim, index, slices).eq(50).all()
+        assert torch.autograd.grad(table.index_select(dim, index), table, slices)[0].eq(50).all()
     factors = torch.tensor([1.01, 0.99], dtype=dtype).repeat(n // 2)
     want = torch.tensor(float(np.prod(factors.double().numpy())), dtype=dtype).item()
     assert torch.ones(1, dtype=dtype).scatter_reduce(0, index, factors, "prod").item() == pytest.approx(want, rel=1e-2)
@@ -392,3 +399,31 @@ def test_16_bit_scatters_round_once(seed, dtype, dim, turned, reduce):
     assert torch.equal(got, torch.tensor(want).to(dtype))
     if reduce == "sum":
         assert torch.equal(x.scatter_add(dim, places, src), got)
+
+
+class One:
+    def __index__(self):
+        return 1
+
+
+@pytest.mark.parametrize("one", [One(), np.array(1), np.array(1, dtype=np.int8), np.array(1, dtype=np.uint32), np.int16(1), np.uint64(1)])
+def test_what_stands_for_an_integer_selects_a_view(one):
+    x = torch.arange(12.0).reshape(3, 4)
+    assert x[one].tolist() == [4.0, 5.0, 6.0, 7.0] and x[:, one].tolist() == [1.0, 5.0, 9.0] and x[one, one].item() == 5
+    x[one].fill_(9)
+    assert x[1].eq(9).all() and x[0].tolist() == [0.0, 1.0, 2.0, 3.0]
+    x[one, None] = torch.full((4,), 2.0, dtype=torch.float64)  # a view is written with a cast
+    x[..., one] = 7
+    assert x.tolist() == [[0.0, 7.0, 2.0, 3.0], [2.0, 7.0, 2.0, 2.0], [8.0, 7.0, 10.0, 11.0]]
+    with pytest.raises(IndexError, match="size 1"):
+        torch.ones(1)[one]
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64, np.int8, np.int64])
+def test_arrays_of_any_integers_are_indices(kind):
+    x = torch.arange(12.0).reshape(3, 4)
+    rows = np.array([2, 0], dtype=kind)
+    assert x[rows, 1].tolist() == [9.0, 1.0]
+    x[rows] = torch.zeros(4)
+    assert x.sum().item() == 22
+    assert x[np.array([[True, False, True, False]] * 3)].sum().item() == 10

@@ -1,7 +1,10 @@
-"""Every public name of PyTorch is there, or asking for it says what to do instead."""
+"""Every public name of PyTorch is there, or asking for it says what to do instead. Public are the modules without an underscore in
+their path, and of each what its ``__all__`` lists, else what it defines or takes from another of them."""
 
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,8 @@ import ampnative
 from ampnative._features import AbsentAttribute, AbsentFeatureError, cure_of
 from ampnative._features_names import NAMES, TENSOR_FAMILIES
 
-RECORDED = {
-    module: names.split()
-    for module, names in json.loads((Path(__file__).parent / "pytorch_names.json").read_text(encoding="utf-8"))["names"].items()
-}
+_DATA = json.loads((Path(__file__).parent / "pytorch_names.json").read_text(encoding="utf-8"))
+RECORDED = {module: names.split() for module, names in _DATA["names"].items()}
 
 
 @pytest.mark.parametrize("path", RECORDED)
@@ -30,6 +31,79 @@ def test_names_are_there_or_say_what_to_do_instead(path):
         except (RuntimeError, TypeError):  # there, and not for this tensor
             pass
     assert not silent, f"neither there nor explained: {' '.join(silent)}"
+
+
+def imports_or_says_what_to_do(name):
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert " is not available: " in str(error), name
+        return None
+
+
+def test_modules_are_there_or_importing_them_says_what_to_do_instead():
+    for path in _DATA["modules"].split():
+        module = imports_or_says_what_to_do(f"ampnative.{path}")
+        if module is not None:
+            with pytest.raises(AbsentFeatureError, match=" is not available: "):
+                module.what_it_may_have  # noqa: B018
+        parent, _, child = path.rpartition(".")
+        if imports_or_says_what_to_do(f"ampnative.{parent}".rstrip(".")) and module is None:
+            try:
+                exec(f"from ampnative{'.' * bool(parent)}{parent} import {child}", {})
+            except ImportError as error:
+                assert " is not available: " in str(error), path
+
+
+@pytest.mark.parametrize("statement", [
+    "import torch.utils.benchmark", "from torch.autograd.profiler import profile", "import torch.storage",
+    "import torch.fx.passes.shape_prop", "from torch.backends import mkl", "from torch.utils import model_zoo",
+    "from torch.serialization import add_safe_globals",
+    "from torch.distributed.fsdp import FullyShardedDataParallel", "import torch.nn.Linear",
+])  # fmt: skip
+def test_import_statements_of_scripts_say_it_too(statement, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)\nelse:\n    print('no error')\n")
+    done = subprocess.run([sys.executable, "-P", "-m", "ampnative", "run", str(script)], capture_output=True, text=True)
+    assert " is not available: " in done.stdout, done.stdout + done.stderr
+
+
+def test_what_is_no_module_of_pytorch_is_not_found():
+    for name in ("ampnative.nope", "ampnative.nn.nope", "ampnative.utils._nope"):
+        with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+            importlib.import_module(name)
+
+
+def test_names_with_a_slip_are_answered_by_the_one_that_was_meant():
+    for wrong, right in (("sofmax", "softmax"), ("Tensr", "Tensor"), ("ones_lik", "ones_like")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{wrong}'\. Did you mean: '{right}'\?"):
+            getattr(ampnative, wrong)
+    for other in ("zzzzz", "_sofmax"):
+        with pytest.raises(AttributeError, match="see the README"):
+            getattr(ampnative, other)
+
+
+def test_small_parts_that_are_there():
+    x = ampnative.ones(2)
+    shared = ampnative.utils.dlpack.from_dlpack(ampnative.utils.dlpack.to_dlpack(x))
+    shared += 1
+    assert x.tolist() == [2, 2] and ampnative.to_dlpack is ampnative.utils.dlpack.to_dlpack
+    cuda, backend = ampnative.accelerator, ampnative.backends.cuda
+    if not ampnative.cuda.is_available():
+        assert cuda.memory_allocated() == cuda.max_memory_reserved() == 0 and cuda.memory_stats() == {} and cuda.empty_cache() is None
+        with pytest.raises((RuntimeError, AssertionError)):
+            cuda.get_memory_info()
+    with ampnative.cuda.emulate():
+        kept = ampnative.ones(1000, device="cuda")
+        assert cuda.memory_allocated() == ampnative.cuda.memory_allocated() >= 4000
+        assert cuda.memory_stats() and cuda.get_memory_info()[1] > 0
+        cuda.reset_peak_memory_stats()
+        with cuda.device_index(0), cuda.device_index(None):
+            assert cuda.max_memory_allocated() >= 4000 and cuda.current_stream() is not None and kept.is_cuda
+    assert not backend.can_use_flash_attention(None) and not backend.is_flash_attention_available()
+    layer = ampnative.nn.Linear(2, 1)
+    data_parallel = ampnative.nn.parallel.data_parallel
+    assert data_parallel(layer, x).equal(layer(x)) and data_parallel(layer, (), module_kwargs={"input": x}).equal(layer(x))
 
 
 @pytest.mark.parametrize("path", [p for p in NAMES if p != "Tensor"])

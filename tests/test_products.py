@@ -103,6 +103,24 @@ def test_repeated_letters_are_diagonals_of_memory_listed_twice():
     assert leaf.grad.tolist() == [[[1.0, 2.0, 3.0], [0.0] * 3], [[0.0] * 3, [1.0, 2.0, 3.0]]]
 
 
+@pytest.mark.parametrize(
+    ("equation", "shapes", "kind", "region", "want"),  # PyTorch's
+    [
+        ("eb,c,e->ce", [(2, 1), (3,), (2,)], "int32", None, "int32"),  # a subscript of size 1 is left out, not summed
+        ("a->", [(1,)], "int32", None, "int64"),  # of one operand it is
+        ("ecb,bae,ace->b", [(2, 3, 3), (3, 1, 2), (1, 3, 1)], "int8", None, "int8"),  # e is summed where the second operand comes
+        ("da,ae,a->e", [(2, 2), (2, 4), (1,)], "float16", "bfloat16", "float32"),
+        ("ea,bea,de->bad", [(2, 1), (1, 2, 3), (1, 1)], "int8", "float16", "int8"),
+    ],
+)
+def test_einsum_of_subscripts_of_size_one(equation, shapes, kind, region, want):
+    operands = [torch.ones(s, dtype=getattr(torch, kind)) for s in shapes]
+    with torch.autocast("cpu", dtype=getattr(torch, region or "bfloat16"), enabled=region is not None):
+        out = torch.einsum(equation, *operands)
+    assert out.dtype is getattr(torch, want)
+    assert np.array_equal(out.double().numpy(), np.einsum(equation, *[np.ones(s) for s in shapes]))
+
+
 def test_einsum_by_numbers_and_in_a_list():
     x, y = torch.ones(2, 3), torch.ones(3, 4)
     want = (x @ y).tolist()

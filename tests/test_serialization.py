@@ -146,10 +146,10 @@ def test_sharing_and_requires_grad():
     assert back["a"].tolist() == [9.0, 1.0, 2.0] and back["other"].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_parameters_come_back_as_tensors():
+def test_parameters_come_back_as_such():
     model = torch.nn.Linear(2, 3)
     back = there_and_back(list(model.parameters()))
-    assert all(type(p) is torch.Tensor and p.requires_grad for p in back)
+    assert all(type(p) is torch.nn.Parameter and p.requires_grad for p in back)
 
 
 @settings(max_examples=40)
@@ -517,7 +517,7 @@ def test_object_arrays_are_never_unpickled():
         (index({}), "bad entry"),
         (index(None).replace("null", "NaN"), "JSON"),
         ("[" * 100000, "JSON|bad"),
-        (index(None).replace("null", "[" * 900 + "]" * 900), "JSON|bad"),
+        (index(None).replace("null", "[" * 100000 + "]" * 100000), "JSON|bad"),
         (index({"scalar": ["int8", 1000]}), "bad entry"),
         (index({"scalar": ["O", 1]}), "bad entry"),
         (index({"array": "missing"}), "bad entry"),

@@ -15,8 +15,10 @@ from ampnative._features import AbsentAttribute
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / ".ci" / "stubs"
-# What every class has, and what only the C side reads; deleting items is refused.
-INHERITED = {"__setattr__", "__delattr__", "__doc__", "__module__", "__dict__", "__weakref__", "__delitem__"}
+# What every class has, and what only the C side reads; deleting items is refused. The buffer methods have names from Python 3.12 on.
+INHERITED = {
+    "__setattr__", "__delattr__", "__doc__", "__module__", "__dict__", "__weakref__", "__delitem__", "__buffer__", "__release_buffer__",
+}  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not SCRIPT.is_file(), reason="these checks read the source tree")
 

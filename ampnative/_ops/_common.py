@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,6 +54,20 @@ def reduced(loss: Tensor, reduction: str, found: dtype) -> Tensor:
     elif reduction != "none":
         raise ValueError(f"{reduction} is not a valid value for reduction: it is 'mean', 'sum' or 'none'")
     return rounded(loss, found)
+
+
+def integers(function: str, parameter: str, given: Any) -> list[int]:
+    """One integer, or a sequence of them, as a list. TypeError for others."""
+    many = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
+    out = []
+    for i, item in enumerate(given if many else (given,)):
+        if not hasattr(item, "__index__"):
+            kind = type(item).__name__
+            where = f"found element of type {kind} at index {i}" if many else f"got {kind}"
+            cure = ". Divide by //, or round by int()" if isinstance(item, float) else ""
+            raise TypeError(f"{function}(): argument '{parameter}' must be tuple of ints, but {where}: {item!r}{cure}")
+        out.append(operator.index(item))
+    return out
 
 
 def joined_shape(*shapes: Any) -> tuple[int, ...]:

@@ -344,11 +344,19 @@ def einsum(equation: str, operands: list[Tensor]) -> Tensor:
                     f"with previously seen size {sizes[name]}"
                 )
             sizes[name] = size if sizes.get(name, 1) == 1 else sizes[name]
-    last = {name: i for i, part in enumerate(labels) for name in part}
+    # the operand with which a subscript's sum is due: one that has a single element there adds nothing to it
+    last = {
+        name: i
+        for i, (part, operand) in enumerate(zip(labels, operands, strict=True))
+        for name, size in zip(part, operand.shape, strict=True)
+        if size != 1 or sizes[name] == 1
+    }
     out: Tensor | None = None
     for i, (part, operand) in enumerate(zip(labels, operands, strict=True)):
         aligned = _aligned(operand, part, order)
-        summed = {d for d, name in enumerate(order) if d >= len(output) and last[name] == i}
+        # of several operands, what has one element is left out, not summed: a sum widens integers, and is on a list of autocast's
+        ends = (d for d, name in enumerate(order) if d >= len(output) and last[name] == i)
+        summed = {d for d in ends if len(operands) == 1 or sizes[order[d]] != 1}
         if out is None:
             out = aligned.sum(sorted(summed), keepdim=True) if summed else aligned
         else:

@@ -20,7 +20,7 @@ import numpy as np
 from .. import _C
 from . import history as _history
 from .explain import Explanation, ScaledLosses, SkipLog, SkippedStep, find_culprits
-from .limits import Limits, caller_depth, claim, limits_from, release
+from .limits import Limits, caller_depth, check_fits_fp32, check_numbers, claim, limits_from, release
 from .multi_device import _MultiDeviceReplicator
 from .optimizer_gradients import (
     collect_gradients,
@@ -33,7 +33,6 @@ from .still_scaled import check_scales, mark_scaled
 
 __all__ = ["GradScaler", "OptState"]
 
-_FP32_MAX = 3.4028234663852886e38
 _EXPLAINED_STEPS = 32  # skipped steps that explain() remembers
 
 _Tensor = _C.Tensor
@@ -58,15 +57,6 @@ _TAKEN = StepStatus.STEPPED
 
 def _refresh_per_optimizer_state() -> dict[str, Any]:
     return {"stage": _READY, "found_inf_per_device": {}}
-
-
-def _fits_fp32(value: Any) -> None:
-    """RuntimeError for a finite number beyond fp32's range."""
-    value = value.item() if hasattr(value, "item") else value  # a NumPy scalar would compare in its own narrow type
-    if isinstance(value, complex) or (abs(value) > _FP32_MAX and not math.isinf(value)):
-        raise RuntimeError(
-            f"value cannot be converted to type float32 without overflow: the loss scale {value!r} exceeds {_FP32_MAX}"
-        )
 
 
 class GradScaler:
@@ -100,7 +90,7 @@ class GradScaler:
     in place.
 
     Raises:
-        TypeError: `device` is a number (init_scale in its place).
+        TypeError: `device` is a number (init_scale in its place), or one of the numbers is none (only when enabled).
         AssertionError: growth_factor <= 1 or backoff_factor >= 1 (only when enabled).
         ValueError: limits that contradict each other, or an unknown word.
     """
@@ -147,6 +137,9 @@ class GradScaler:
             self._enabled = False
         if not self._enabled:
             return
+        check_numbers(init_scale=init_scale, growth_factor=growth_factor, backoff_factor=backoff_factor)
+        if not callable(growth_interval):
+            check_numbers(growth_interval=growth_interval)
         if growth_factor <= 1.0:
             raise AssertionError(f"growth factor must be > 1.0, got {growth_factor}")
         if backoff_factor >= 1.0:
@@ -223,7 +216,7 @@ class GradScaler:
     def _lazy_init_scale_growth_tracker(self, device: Any) -> None:
         if self._growth_tracker is not None:
             raise AssertionError("_growth_tracker initialized before _scale: set neither by hand")
-        _fits_fp32(self._init_scale)
+        check_fits_fp32(self._init_scale)
         scale = _C.functions.full((), self._init_scale, dtype=_float32, device=device)
         self._growth_tracker = _C.functions.full((), self._init_growth_tracker, dtype=_int32, device=device)
         self._scale = scale
@@ -578,7 +571,7 @@ class GradScaler:
 
     def _set_scale(self, new_scale: Any) -> None:
         if isinstance(new_scale, float):
-            _fits_fp32(new_scale)
+            check_fits_fp32(new_scale)
             self._scale.fill_(new_scale)
             return
         if not isinstance(new_scale, _Tensor):
@@ -687,7 +680,7 @@ class GradScaler:
                 "The source state dict is empty: it was saved from a disabled GradScaler. Start with a fresh scaler "
                 "instead of loading it"
             )
-        _fits_fp32(state_dict["scale"])
+        check_fits_fp32(state_dict["scale"])
         self._init_scale = state_dict["scale"]
         if self._scale is not None:
             self._scale.fill_(state_dict["scale"])

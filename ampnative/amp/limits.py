@@ -4,6 +4,7 @@ optimizer."""
 from __future__ import annotations
 
 import math
+import numbers
 import struct
 import sys
 import warnings
@@ -13,7 +14,25 @@ from weakref import ref
 
 from .explain import scale_text
 
+_FP32_MAX = 3.4028234663852886e38
+
 __all__ = ["ScaleFloorError", "ScalerGroup"]
+
+
+def check_fits_fp32(value: Any) -> None:
+    """RuntimeError for a finite number beyond fp32's range."""
+    value = value.item() if hasattr(value, "item") else value  # a NumPy scalar would compare in its own narrow type
+    if isinstance(value, complex) or (abs(value) > _FP32_MAX and not math.isinf(value)):
+        raise RuntimeError(
+            f"value cannot be converted to type float32 without overflow: the loss scale {value!r} exceeds {_FP32_MAX}"
+        )
+
+
+def check_numbers(**given: Any) -> None:
+    """TypeError for what is no number of Python's or NumPy's and no Tensor, here, not in the middle of the first step."""
+    for name, value in given.items():
+        if not isinstance(value, numbers.Number) and not hasattr(value, "item"):
+            raise TypeError(f"GradScaler: {name} must be a number, not {value!r} ({type(value).__name__})")
 
 
 class ScaleFloorError(FloatingPointError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +19,13 @@ class Function(_C._FunctionBase):
     """Base of operations with an own derivative.
 
     Subclasses define static methods, either ``forward(ctx, *args)`` or ``forward(*args)`` with ``setup_context(ctx, inputs,
-    output)``, and ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward. They are called by
-    ``Sub.apply(*args)``. Instances are of no use: making one warns (DeprecationWarning), calling one is a RuntimeError.
+    output)``, and ``backward(ctx, *grads)``, which returns one gradient (or None) per argument of forward, in forward's order. They
+    are called by ``Sub.apply(*args, **kwargs)``; with ``setup_context``, ``inputs`` has the defaults of what was left out too.
+
+    A view that forward returns (also an input as it is) has no history any more once its memory was written to: using it is a
+    RuntimeError then, and so are in-place writes to it. Return a clone where that is not wanted.
+
+    Instances are of no use: making one warns (DeprecationWarning), calling one is a RuntimeError.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,14 +53,32 @@ class Function(_C._FunctionBase):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Override: one gradient per argument of ``forward`` (None where there is none) from one per result."""
-        vjp = getattr(type(ctx), "vjp", None)
-        if vjp is not None:
+        vjp = type(ctx).vjp
+        if vjp is not FunctionCtx.vjp:
             return vjp(ctx, *grad_outputs)
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD: "
             f"{type(ctx).__name__} has neither"
         )
+
+
+def _bind_arguments(cls: type, with_ctx: bool, forward: Callable, args: tuple, kwargs: dict[str, Any] | None) -> tuple:
+    """The arguments of forward by position: defaults stand in for those between the given ones and, without ctx, behind them."""
+    try:
+        signature = inspect.signature(forward)
+        bound = signature.bind(*(None,) * with_ctx, *args, **(kwargs or {}))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{cls.__name__}.apply(): forward() does not take these arguments: {error}") from None
+    last = 0
+    for i, (name, parameter) in enumerate(signature.parameters.items()):
+        if name not in bound.arguments:
+            continue
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            raise TypeError(f"{cls.__name__}.apply(): forward() got a keyword for {name!r}, which it does not take by position")
+        last = i + 1
+    bound.apply_defaults()
+    return bound.args[1 : max(last, 1 + len(args))] if with_ctx else bound.args
 
 
 class _DifferentiatedTwice(Function):

@@ -159,7 +159,8 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
 
 class saved_tensors_hooks:
     """Context manager: what is recorded inside keeps ``pack_hook(tensor)`` in place of each saved tensor; backward calls
-    ``unpack_hook`` on it, once, and must get a tensor of the same shape, dtype and device.
+    ``unpack_hook`` on it, once, and must get a tensor of the same shape and device; of a floating tensor it may have another floating
+    dtype, and is converted to the one that was packed. The statistics that norms and losses keep in float64 don't pass through hooks.
 
     ``pack_hook`` runs unrecorded and sees the tensor itself (a parameter is a parameter), or of an operation's own result an alias; it
     must not write to it. Writes to a tensor that was packed are not found any more. Innermost hooks win. For this thread only.
@@ -183,7 +184,9 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class disable_saved_tensors_hooks:
-    """Context manager: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message."""
+    """Context manager: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message; so is entering this inside of
+    those.
+    """
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message

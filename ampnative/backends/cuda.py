@@ -11,6 +11,9 @@ from ._settings import SettingsObject, flag, node, switch
 
 __all__ = [
     "allow_fp16_bf16_reduction_math_sdp",
+    "can_use_cudnn_attention",
+    "can_use_efficient_attention",
+    "can_use_flash_attention",
     "cudnn_sdp_enabled",
     "enable_cudnn_sdp",
     "enable_flash_sdp",
@@ -19,6 +22,8 @@ __all__ = [
     "flash_sdp_enabled",
     "fp16_bf16_reduction_math_sdp_allowed",
     "is_built",
+    "is_ck_sdpa_available",
+    "is_flash_attention_available",
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
@@ -105,6 +110,31 @@ enable_math_sdp, math_sdp_enabled = _attention.switch(_attention.SDPBackend.MATH
 enable_flash_sdp, flash_sdp_enabled = _attention.switch(_attention.SDPBackend.FLASH_ATTENTION)
 enable_mem_efficient_sdp, mem_efficient_sdp_enabled = _attention.switch(_attention.SDPBackend.EFFICIENT_ATTENTION)
 enable_cudnn_sdp, cudnn_sdp_enabled = _attention.switch(_attention.SDPBackend.CUDNN_ATTENTION)
+
+
+def can_use_flash_attention(params: Any, debug: bool = False) -> bool:
+    """False: the kernels of "cuda" are not here."""
+    return False
+
+
+def can_use_efficient_attention(params: Any, debug: bool = False) -> bool:
+    """False: the kernels of "cuda" are not here."""
+    return False
+
+
+def can_use_cudnn_attention(params: Any, debug: bool = False) -> bool:
+    """False: the kernels of "cuda" are not here."""
+    return False
+
+
+def is_flash_attention_available() -> bool:
+    """False: the kernels of "cuda" are not here."""
+    return False
+
+
+def is_ck_sdpa_available() -> bool:
+    """False: the kernels of "cuda" are not here."""
+    return False
 
 
 class _BlasBackend(enum.Enum):

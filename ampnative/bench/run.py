@@ -178,7 +178,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         libraries = [importlib.import_module(name) for name in ("ampnative", args.rival) if name]
     except ImportError as error:
-        parser.error(f"--rival {args.rival}: {error}")
+        cure = f". Install it beside ampnative: {sys.executable} -m pip install {args.rival}" if error.name == args.rival else ""
+        parser.error(f"--rival {args.rival}: {error}{cure}")
     missing = [] if args.rival in (None, "jax") else [name for name in _RIVAL_NAMES if not hasattr(libraries[-1], name)]
     if missing:
         parser.error(f"--rival {args.rival}: a rival needs torch's names (or is jax), and this one has no {', '.join(missing)}")

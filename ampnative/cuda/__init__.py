@@ -416,5 +416,11 @@ class device:
         return None
 
 
+# PyTorch's other paths of these.
+for _name in ("empty_cache", "max_memory_allocated", "memory_allocated", "memory_reserved", "reset_peak_memory_stats"):
+    setattr(memory, _name, globals()[_name])
+for _name in ("manual_seed", "manual_seed_all"):
+    setattr(random, _name, globals()[_name])
+
 if os.environ.get("AMPNATIVE_EMULATE_CUDA") == "1":
     emulate()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from .. import _C
@@ -18,7 +19,15 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 def _numbers(value: int | Sequence[int], n: int) -> tuple[int, ...]:
     """One number per spatial dimension: a single one is repeated, others are taken as they are."""
-    return (value,) * n if isinstance(value, int) else tuple(value)
+    return tuple(value) if isinstance(value, Iterable) else (value,) * n
+
+
+def _named(function: FunctionType, owner: type) -> FunctionType:
+    """A copy that says in errors that it is a method of ``owner``."""
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, function.__annotations__
+    made.__qualname__ = f"{owner.__qualname__}.{function.__name__}"
+    return made
 
 
 class _ConvNd(Module):
@@ -26,6 +35,11 @@ class _ConvNd(Module):
 
     spatial: int
     transposed = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__ and "__init__" not in vars(cls):  # else a call without kernel_size names a private class
+            cls.__init__ = _named(cls.__init__, cls)  # type: ignore[method-assign,arg-type]
 
     def __init__(
         self,

@@ -13,9 +13,23 @@ from .functional.losses import _legacy_reduction
 from .module import Module
 
 
+def _refuse_tensors(loss: Module, **options: Any) -> None:
+    """For options that are Tensors of several elements: the class was called as if it were the function. TypeError where the option is
+    a word, RuntimeError where its truth, or its size, counts."""
+    for option, value in options.items():
+        if isinstance(value, Tensor) and value.numel() != 1:
+            name = type(loss).__name__
+            kind = TypeError if option == "reduction" else RuntimeError
+            raise kind(
+                f"{name}() got a Tensor of size {tuple(value.shape)} for its option '{option}': {name} is a class, options go to "
+                f"it and tensors to its instances: nn.{name}()(input, target), or call the function in nn.functional"
+            )
+
+
 class _Loss(Module):
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
+        _refuse_tensors(self, size_average=size_average, reduce=reduce, reduction=reduction)
         if size_average is not None or reduce is not None:
             reduction = _legacy_reduction(size_average, reduce)
         self.reduction = reduction
@@ -224,6 +238,7 @@ class PoissonNLLLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
+        _refuse_tensors(self, log_input=log_input, full=full)
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
@@ -314,6 +329,7 @@ class MultiMarginLoss(_WeightedLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
+        _refuse_tensors(self, p=p, margin=margin)
         if p not in (1, 2):
             raise ValueError(f"only p == 1 and p == 2 supported, but got p={p}")
         if weight is not None and weight.dim() != 1:
@@ -364,6 +380,7 @@ class TripletMarginLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
+        _refuse_tensors(self, margin=margin, p=p)
         if margin <= 0:
             raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap

@@ -328,7 +328,7 @@ class Module(_C.ModuleBase, ModuleHooks):
 
     def type(self, dst_type: Any) -> Module:
         """Casts all parameters and buffers to a dtype, integers too; returns self. ``to`` casts floating ones only."""
-        return self._apply(lambda t: t.to(dst_type))
+        return self._apply(lambda t: t.type(dst_type))
 
     def float(self) -> Module:
         """Casts floating parameters and buffers to float32; returns self."""
@@ -608,13 +608,20 @@ def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     device, dtype, tensor = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("tensor", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
-    for arg in args + ((tensor,) if tensor is not None else ()):
+    for position, arg in enumerate(args + ((tensor,) if tensor is not None else ())):
         if isinstance(arg, Tensor):
             device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, _C.dtype):
+        elif isinstance(arg, (_C.dtype, type)) or (position == 1 and isinstance(arg, str)):
             dtype = arg
         elif isinstance(arg, bool) or arg is None:
             continue
         else:
             device = arg
+    if isinstance(dtype, type):  # float, or NumPy's
+        dtype = _C.functions.empty(0, dtype=dtype, device="cpu").dtype
+    if dtype is not None and not isinstance(dtype, _C.dtype):
+        raise TypeError(
+            f"to() received an invalid combination of arguments: dtype={dtype!r} is a {type(dtype).__name__}, not a dtype such as "
+            "ampnative.float16"
+        )
     return (device if device is None or isinstance(device, _C.device) else _C.device(_cuda_device(device))), dtype

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import _C
@@ -16,7 +16,7 @@ _zeros, _ones = _C.functions.zeros, _C.functions.ones
 
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return tuple(normalized_shape) if isinstance(normalized_shape, Iterable) else (normalized_shape,)
 
 
 class _Affine(Module):

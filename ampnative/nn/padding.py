@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._C import Tensor
@@ -15,7 +15,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding: tuple[int, ...] = (padding,) * (2 * self._dims) if isinstance(padding, int) else tuple(padding)
+        self.padding: tuple[int, ...] = tuple(padding) if isinstance(padding, Iterable) else (padding,) * (2 * self._dims)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)

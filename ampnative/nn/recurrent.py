@@ -48,7 +48,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        _check_sizes(mode, hidden_size, num_layers, dropout, proj_size)
+        _check_sizes(mode, input_size, hidden_size, num_layers, dropout, proj_size)
         self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional, self.proj_size = bidirectional, proj_size
@@ -159,11 +159,15 @@ class RNNBase(Module):
         return text + "".join(f", {name}={value}" for name, (value, default) in changed.items() if value != default)
 
 
+def _input_dims(input: Tensor | PackedSequence) -> int:
+    return 3 if isinstance(input, PackedSequence) else input.dim()
+
+
 def _permuted(state: Tensor, order: Tensor | None) -> Tensor:
     return state if order is None else state.index_select(1, order)
 
 
-def _check_sizes(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
+def _check_sizes(mode: str, input_size: int, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
     is_number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
     if not is_number or not 0 <= dropout <= 1:
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
@@ -173,6 +177,8 @@ def _check_sizes(mode: str, hidden_size: int, num_layers: int, dropout: Any, pro
             f"but got dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
+    if not hasattr(input_size, "__index__"):
+        raise TypeError(f"input_size should be of type int, got: {type(input_size).__name__}")
     if not isinstance(hidden_size, int):
         raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
     if hidden_size <= 0:
@@ -224,6 +230,9 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def forward(self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+        if isinstance(hx, Tensor) and hx.dim() and (hx.size(0) != 2 or hx.dim() != _input_dims(input) + 1):  # no stacked pair
+            kind = IndexError if hx.size(0) < 2 else RuntimeError
+            raise kind(f"LSTM takes the pair (h, c) as its second argument, but got one Tensor of size {tuple(hx.shape)}")
         out, (h, c) = self._run(input, None if hx is None else list(hx))
         return out, (h, c)
 
@@ -323,6 +332,8 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if isinstance(hx, Tensor):
+            raise TypeError(f"LSTMCell takes the pair (h, c) as its second argument, but got one Tensor of size {tuple(hx.shape)}")
         x, states, batched = self._batched(input, None if hx is None else list(hx), ["hx[0]", "hx[1]"])
         h, c = _f.lstm_cell(x, states, *self._weights())
         return (h, c) if batched else (h.squeeze(0), c.squeeze(0))

@@ -460,10 +460,60 @@ static const char *kind_text(const Param *p) {
     return "?";
 }
 
-static void report_type(const OpRow *row, int index, bool method, PyObject *o) {
+/* Whether o is no integer, as args_int_list takes them. Errors of its __index__ count as such. */
+static bool no_int(PyObject *o) {
+    int64_t ignored;
+    int ok = to_int(o, &ignored);
+    PyErr_Clear();
+    return ok <= 0;
+}
+
+/* The first of n items that does not fit a list of p's kind, or -1. */
+static Py_ssize_t odd_item(const Param *p, PyObject *const *items, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (p->kind == ARG_TENSORS ? !tensor_check(items[i]) : no_int(items[i])) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static __attribute__((noinline)) void report_item(const OpRow *row, int index, bool method, Py_ssize_t at, PyObject *item) {
     const Param *p = &row->param[index];
+    const int position = index + (method ? 0 : 1);
+    if (p->kind == ARG_TENSORS) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s(): argument '%s' (position %d): expected Tensor as element %zd in argument %d, but got %s", row->name,
+                     p->name, position, at, index, Py_TYPE(item)->tp_name);
+        return;
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "%s(): argument '%s' (position %d) must be tuple of ints, but found element of type %s at index %zd: %R%s",
+                 row->name, p->name, position, Py_TYPE(item)->tp_name, at, item,
+                 PyFloat_Check(item) ? ". Divide by //, or round by int()" : "");
+}
+
+static __attribute__((noinline)) void report_type(const OpRow *row, int index, bool method, PyObject *o) {
+    const Param *p = &row->param[index];
+    if ((p->kind == ARG_INTS || p->kind == ARG_TENSORS) && (PyTuple_Check(o) || PyList_Check(o))) {
+        PyObject *items = PySequence_Tuple(o); /* an item's __index__ may change the list */
+        Py_ssize_t at = items ? odd_item(p, PySequence_Fast_ITEMS(items), PyTuple_GET_SIZE(items)) : -1;
+        if (at >= 0) {
+            report_item(row, index, method, at, PyTuple_GET_ITEM(items, at));
+        }
+        Py_XDECREF(items);
+        if (PyErr_Occurred()) {
+            return;
+        }
+    }
     PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name,
                  index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name);
+}
+
+/* 1 for what was probably meant for p and is refused for a detail, else 0. */
+static __attribute__((noinline)) int nearly(const Param *p, PyObject *const *args, Py_ssize_t n) {
+    const bool list = PyTuple_Check(args[0]) || PyList_Check(args[0]);
+    return p->kind == ARG_TENSORS ? list : p->kind == ARG_INTS && (list || is_number(args[0]) || (p->varargs && n > 1));
 }
 
 static int find_keyword(const OpRow *row, PyObject *name) {
@@ -514,12 +564,14 @@ static int parse_keywords(const OpRow *row, bool method, PyObject *const *values
         }
         int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0 && i != row->out_index);
         if (ok <= 0) {
+            frame->reached++;
             if (ok == 0 && report) {
                 report_type(row, i, method, values[k]);
             }
             return ok;
         }
         *given |= 1u << i;
+        frame->reached += 2;
     }
     return 1;
 }
@@ -541,7 +593,9 @@ static int parse_varargs(const OpRow *row, int index, bool method, PyObject *con
     for (Py_ssize_t i = 0; i < n; i++) {
         int ok = to_int(args[i], &room[i]);
         if (ok <= 0) {
-            if (ok == 0 && report) {
+            if (ok == 0 && report && n > 1) {
+                report_item(row, index, method, i, args[i]);
+            } else if (ok == 0 && report) {
                 report_type(row, index, method, args[i]);
             }
             return ok;
@@ -572,12 +626,14 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
                 PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)", row->name,
                              row->npositional - (method ? 1 : 0), nargs);
             }
+            frame->reached = 2 * (int)used;
             return 0;
         }
+        const Py_ssize_t first = used;
         int ok;
         if (row->param[i].varargs) {
             ok = parse_varargs(row, i, method, args + used, nargs - used, frame, &arg[i], report);
-            used = nargs - 1;
+            used = ok > 0 ? nargs - 1 : used;
         } else {
             ok = convert(&row->param[i], args[used], frame, &arg[i], (i > 0 || numbers_first) && i != row->out_index);
             if (ok == 0 && report) {
@@ -585,11 +641,13 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
             }
         }
         if (ok <= 0) {
+            frame->reached = 2 * (int)used + nearly(&row->param[i], args + first, nargs - first);
             return ok;
         }
         given |= 1u << i;
     }
     if (kwnames && PyTuple_GET_SIZE(kwnames)) {
+        frame->reached = 2 * (int)used;
         int ok = parse_keywords(row, method, args + nargs, kwnames, frame, arg, &given, report);
         if (ok <= 0) {
             return ok;
@@ -601,6 +659,7 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         }
         const Param *p = &row->param[i];
         if (!p->has_default) {
+            frame->reached = 2 * (int)used;
             if (report) {
                 PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (position %d)", row->name, p->name,
                              i + (method ? 0 : 1));

@@ -8,7 +8,8 @@ enum { FRAME_INTS = 96, FRAME_TENSORS = 32, FRAME_TEMPS = 6 };
 /* What a call's Args borrow from: lives on the entry's stack, emptied by args_done. */
 typedef struct ArgFrame {
     int ntemps, nints, ntensors, nheap;
-    bool beyond;                  /* an integer of 2^63 and more was read as a float */
+    bool beyond; /* an integer of 2^63 and more was read as a float */
+    int reached; /* how much of a call that does not fit was understood: 2 per argument, 1 for one that nearly fits */
     PyObject *temps[FRAME_TEMPS]; /* strong: wrapped numbers, converted arrays */
     void *heap[4];                /* lists too long for the inline space */
     int64_t ints[FRAME_INTS];

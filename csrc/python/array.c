@@ -269,6 +269,17 @@ Tensor *tensor_from_array(PyObject *o) {
     return id < 0 || (!PyArray_ISWRITEABLE(array) && warn_read_only() < 0) ? NULL : share(array, id);
 }
 
+Tensor *tensor_for_index(PyObject *o) {
+    int type = PyArray_TYPE((PyArrayObject *)o);
+    if (!PyTypeNum_ISUNSIGNED(type) || type == NPY_UBYTE) {
+        return tensor_for_reading(o);
+    }
+    PyObject *wide = PyArray_Cast((PyArrayObject *)o, NPY_INT64);
+    Tensor *t = wide ? tensor_for_reading(wide) : NULL;
+    Py_XDECREF(wide);
+    return t;
+}
+
 Tensor *tensor_for_reading(PyObject *o) {
     int id = check_dtype((PyArrayObject *)o);
     if (id < 0) {

@@ -47,6 +47,16 @@ static int parse_device(PyObject *o, AutocastDevice *out, const char *unsupporte
 
 /* ---- module-level functions ---- */
 
+/* TypeError for what is given for a dtype and is none: what it is, and how the one that was probably meant is spelled. */
+static void refuse_dtype(const char *function, PyObject *got) {
+    const char *text = PyUnicode_Check(got) ? PyUnicode_AsUTF8(got) : NULL, *name = text ? strrchr(text, '.') : NULL;
+    name = name ? name + 1 : text;
+    bool known = name && (!strcmp(name, "bfloat16") || !strcmp(name, "float16"));
+    PyErr_Clear(); /* surrogates have no UTF-8: such text is no dtype's name either */
+    PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be an ampnative.dtype, not %R (%s): write dtype=ampnative.%s%s",
+                 function, got, Py_TYPE(got)->tp_name, known ? name : "bfloat16", known ? "" : " or dtype=ampnative.float16");
+}
+
 static const char unknown_device[] = "unknown device type for autocast: %s";
 static const char no_dtype[] = "unsupported scalarType: device type %s has no autocast";
 
@@ -133,8 +143,12 @@ static PyObject *set_dtype(PyObject *Py_UNUSED(self), PyObject *const *args, Py_
     if (read_arguments("set_autocast_dtype", device_and_dtype, 2, args, n, kwnames, got) < 0) {
         return NULL;
     }
-    if (!got[0] || !got[1] || Py_TYPE(got[1]) != amp_state.dtype_type) {
+    if (!got[0] || !got[1]) {
         PyErr_SetString(PyExc_TypeError, "set_autocast_dtype() takes (device_type: str, dtype: ampnative.dtype)");
+        return NULL;
+    }
+    if (Py_TYPE(got[1]) != amp_state.dtype_type) {
+        refuse_dtype("set_autocast_dtype", got[1]);
         return NULL;
     }
     int found = parse_device(got[0], &device, NULL);
@@ -218,6 +232,7 @@ typedef struct Entry {
 typedef struct Region {
     PyObject_HEAD
     PyObject *device_text; /* as given */
+    PyObject *not_dtype;   /* what was given for a dtype and is none; NULL where it is one. Such a region cannot be entered */
     PyObject *dict, *weak;
     uint8_t device;
     int8_t dtype;
@@ -230,13 +245,13 @@ typedef struct Region {
 static PyTypeObject *region_type;
 static Region *spare_region; /* the one freed last, as region_new leaves it, with its reference to the type; or NULL; GIL held */
 
-static int warn_dtype(PyObject *device_text) {
+/* dtype: the one asked for, or NULL. */
+static int warn_dtype(PyObject *device_text, PyObject *dtype) {
     PyObject *upper = PyObject_CallMethod(device_text, "upper", NULL);
     int failed = upper ? PyErr_WarnFormat(PyExc_UserWarning, 1,
                                           "In %U autocast, but the target dtype is not supported. Disabling autocast.\n%U "
-                                          "Autocast only supports dtypes of "
-                                          "bfloat16, float16 currently.",
-                                          upper, upper)
+                                          "Autocast only supports dtypes of bfloat16, float16 currently. Asked for: %R",
+                                          upper, upper, dtype ? dtype : Py_None)
                        : -1;
     Py_XDECREF(upper);
     return failed;
@@ -268,19 +283,20 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
     if (truth < 0) {
         return -1;
     }
+    Py_CLEAR(r->not_dtype);
     r->device = (uint8_t)device;
     r->enabled = truth;
     r->cache = cache && cache != Py_None ? cache == Py_True : amp_autocast_cache_enabled();
-    bool is_dtype = with_dtype && Py_TYPE(dtype) == amp_state.dtype_type;
-    r->dtype = (int8_t)(is_dtype ? dtype_parse(dtype) : amp_autocast_dtype(device));
-    if (with_dtype && !is_dtype && PyType_Check(dtype)) {
-        int id = dtype_parse(dtype);
-        if (id < 0) {
+    int id = with_dtype ? dtype_parse(dtype) : amp_autocast_dtype(device);
+    if (id < 0) { /* PyTorch finds out on entry, and so does region_enter */
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
             return -1;
         }
-        r->dtype = (int8_t)id;
-        is_dtype = true;
+        PyErr_Clear();
+        r->not_dtype = Py_NewRef(dtype);
+        id = amp_autocast_dtype(device);
     }
+    r->dtype = (int8_t)id;
     r->device_text = Py_NewRef(device_type);
     if (!r->enabled) {
         return 0;
@@ -295,8 +311,8 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
         }
         return 0;
     }
-    if ((with_dtype && !is_dtype) || !amp_is_16bit(r->dtype)) {
-        if (warn_dtype(device_type) < 0) {
+    if (r->not_dtype || !amp_is_16bit(r->dtype)) {
+        if (warn_dtype(device_type, dtype) < 0) {
             return -1;
         }
         r->enabled = false;
@@ -395,11 +411,13 @@ static PyObject *region_vectorcall(PyObject *type, PyObject *const *args, size_t
 static int region_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Region *)self)->dict);
+    Py_VISIT(((Region *)self)->not_dtype);
     return 0;
 }
 
 static int region_clear(PyObject *self) {
     Py_CLEAR(((Region *)self)->dict);
+    Py_CLEAR(((Region *)self)->not_dtype);
     return 0;
 }
 
@@ -411,6 +429,7 @@ static void region_dealloc(PyObject *self) {
         PyObject_ClearWeakRefs(self);
     }
     Py_CLEAR(r->dict);
+    Py_CLEAR(r->not_dtype);
     Py_SETREF(r->device_text, Py_NewRef(Py_None));
     if (r->saved != r->inline_saved) {
         PyMem_Free(r->saved);
@@ -429,6 +448,10 @@ static void region_dealloc(PyObject *self) {
 
 static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
+    if (r->not_dtype) {
+        refuse_dtype("autocast", r->not_dtype);
+        return NULL;
+    }
     if (r->depth == r->cap) {
         int cap = 2 * r->cap;
         Entry *more = PyMem_Malloc((size_t)cap * sizeof *more);
@@ -498,7 +521,10 @@ static PyObject *region_call(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyObject *region_get_device(PyObject *self, void *Py_UNUSED(closure)) { return Py_NewRef(((Region *)self)->device_text); }
 
-static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) { return dtype_object(((Region *)self)->dtype); }
+static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
+    Region *r = (Region *)self;
+    return r->not_dtype ? Py_NewRef(r->not_dtype) : dtype_object(r->dtype);
+}
 
 static PyObject *region_get_enabled(PyObject *self, void *Py_UNUSED(closure)) {
     return PyBool_FromLong(((Region *)self)->enabled);
@@ -515,6 +541,7 @@ static int region_set_dtype(PyObject *self, PyObject *value, void *Py_UNUSED(clo
         return -1;
     }
     ((Region *)self)->dtype = (int8_t)id;
+    Py_CLEAR(((Region *)self)->not_dtype);
     return 0;
 }
 
@@ -533,6 +560,10 @@ static int region_set_enabled(PyObject *self, PyObject *value, void *Py_UNUSED(c
 /* Copies are made without __init__: a subclass may have one of its own. Entries are the thread's, not the copy's. */
 static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
+    if (r->not_dtype) {
+        refuse_dtype("autocast", r->not_dtype);
+        return NULL;
+    }
     PyObject *module = PyImport_ImportModule("ampnative.amp.autocast_mode");
     PyObject *rebuild = module ? PyObject_GetAttrString(module, "rebuild_autocast") : NULL;
     Py_XDECREF(module);

@@ -280,6 +280,38 @@ static Tensor *expand_batch(Back *b, Tensor *x, int own, int nd, const int64_t *
     return expand(b, x, nd + own, shape);
 }
 
+/* What no composition of products takes either, in the words of the caller's tensors. */
+static int check_shapes(const OpCall *c) {
+    const View *q = &c->arg[QUERY].t->v, *k = &c->arg[KEY].t->v, *v = &c->arg[VALUE].t->v;
+    const int own = c->arg[ENABLE_GQA].i ? 3 : 2;
+    int64_t batch[AMP_MAX_DIMS];
+    int nd;
+    const char *wrong = q->shape[q->ndim - 1] != k->shape[k->ndim - 1]
+                            ? "query and key must have the same number of features (their last sizes)"
+                        : k->shape[k->ndim - 2] != v->shape[v->ndim - 2]
+                            ? "key and value must have the same length (the last size but one)"
+                        : !join_batch(c, own, &nd, batch) ? own == 3
+                                                                ? "the sizes in front of (heads, length, features) must broadcast"
+                                                                : "the sizes in front of (length, features) must broadcast"
+                                                          : NULL;
+    if (!wrong) {
+        return 0;
+    }
+    PyObject *size[3] = {NULL, NULL, NULL};
+    for (int i = QUERY; i <= VALUE; i++) {
+        const View *x = &c->arg[i].t->v;
+        size[i] = size_from_dims(x->ndim, x->shape);
+    }
+    if (size[0] && size[1] && size[2]) {
+        PyErr_Format(PyExc_RuntimeError, "scaled_dot_product_attention: %s, but query is %R, key %R and value %R", wrong, size[0],
+                     size[1], size[2]);
+    }
+    for (int i = QUERY; i <= VALUE; i++) {
+        Py_XDECREF(size[i]);
+    }
+    return -1;
+}
+
 /* True if the tiles take the call: *output is theirs then, NULL if they failed. */
 static bool by_tiles(Back *b, const OpCall *c, Tensor **output) {
     Tensor *t[3] = {c->arg[QUERY].t, c->arg[KEY].t, c->arg[VALUE].t}, *mask = mask_of(c);
@@ -360,7 +392,12 @@ int run_COMPOSE_SDPA(OpCall *c) {
     amp_mode &= (uint8_t)~regions;
     Tensor *output;
     if (!by_tiles(b, c, &output)) {
-        output = compose(b, c);
+        output = NULL;
+        if (check_shapes(c) == 0) {
+            output = compose(b, c);
+        } else {
+            b->failed = true;
+        }
     }
     amp_mode |= on;
     return frame_end(c, b, output);

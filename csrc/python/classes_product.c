@@ -380,21 +380,40 @@ static Tensor *multiply(OpId op, Tensor *a, Tensor *b, const Arg *precision) {
     return run_op_tensor(op, arg);
 }
 
-static Tensor *batched(Tensor *a, Tensor *b, const Arg *precision) {
+/* RuntimeError, in the caller's shapes, where the sizes of the operands of matmul, one of them a batch, do not fit. */
+static __attribute__((noinline)) void refuse_sizes(const OpCall *c) {
+    const Tensor *a = c->arg[0].t, *b = c->arg[1].t;
+    const int na = a->v.ndim, nb = b->v.ndim;
+    const int64_t inner_a = a->v.shape[na - 1], inner_b = b->v.shape[nb == 1 ? 0 : nb - 2];
+    PyObject *x = tensor_describe(a), *y = tensor_describe(b), *size_x = size_from_dims(na > 2 ? na - 2 : 0, a->v.shape),
+             *size_y = size_from_dims(nb > 2 ? nb - 2 : 0, b->v.shape);
+    if (x && y && size_x && size_y && inner_a == inner_b) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. The batch sizes, %R and %R, do not broadcast (The "
+            "size of tensor a must match the size of tensor b, or be 1)",
+            x, y, size_x, size_y);
+    } else if (x && y && size_x && size_y) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. The inner sizes must be equal: the last of the "
+            "first is %lld, the last %sof the second %lld%s",
+            x, y, (long long)inner_a, nb == 1 ? "" : "but one ", (long long)inner_b,
+            nb > 1 && inner_a == b->v.shape[nb - 1] ? ". Multiply by its transpose, .mT?" : "");
+    }
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    Py_XDECREF(size_x);
+    Py_XDECREF(size_y);
+}
+
+static Tensor *batched(const OpCall *c, Tensor *a, Tensor *b, const Arg *precision) {
     int na = a->v.ndim, nb = b->v.ndim;
     int64_t batch[AMP_MAX_DIMS], shape_a[AMP_MAX_DIMS], shape_b[AMP_MAX_DIMS], count = 1;
     memcpy(batch, a->v.shape, (size_t)(na - 2) * sizeof *batch);
     int nd = amp_broadcast_shapes(na - 2, a->v.shape, nb - 2, b->v.shape, batch);
     if (nd < 0 || a->v.shape[na - 1] != b->v.shape[nb - 2]) {
-        PyObject *x = tensor_describe(a), *y = tensor_describe(b);
-        if (x && y) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "matmul: mat1 and mat2 shapes cannot be multiplied: %U and %U. Batch sizes must broadcast (The size of "
-                         "tensor a must match the size of tensor b)",
-                         x, y);
-        }
-        Py_XDECREF(x);
-        Py_XDECREF(y);
+        refuse_sizes(c);
         return NULL;
     }
     for (int d = 0; d < nd; d++) {
@@ -422,11 +441,15 @@ static Tensor *batched(Tensor *a, Tensor *b, const Arg *precision) {
 }
 
 /* (..., M, K) @ (K, N): one long matrix. */
-static Tensor *folded(Tensor *a, Tensor *b, const Arg *precision) {
+static Tensor *folded(const OpCall *c, Tensor *a, Tensor *b, const Arg *precision) {
     int na = a->v.ndim;
     int64_t rows = a->v.numel / (a->v.shape[na - 1] ? a->v.shape[na - 1] : 1), shape[AMP_MAX_DIMS];
     if (a->v.numel == 0) {
-        return batched(a, b, precision);
+        return batched(c, a, b, precision);
+    }
+    if (a->v.shape[na - 1] != b->v.shape[0]) {
+        refuse_sizes(c);
+        return NULL;
     }
     int64_t flat[2] = {rows, a->v.shape[na - 1]};
     Tensor *fa = call_reshape(a, 2, flat), *wide = multiply(OP_mm, fa, b, precision), *result = NULL;
@@ -477,20 +500,20 @@ int run_MATMUL(OpCall *c) {
         result = call_binary(OP_mv, a, b);
     } else if (na == 1) {
         Tensor *row = call_unsqueeze(a, 0), *right = nb == 1 ? call_unsqueeze(b, 1) : (Tensor *)Py_NewRef(b);
-        Tensor *wide = !row || !right ? NULL : nb <= 2 ? multiply(OP_mm, row, right, own) : batched(row, right, vector);
+        Tensor *wide = !row || !right ? NULL : nb <= 2 ? multiply(OP_mm, row, right, own) : batched(c, row, right, vector);
         Py_XDECREF(row);
         Py_XDECREF(right);
         result = wide ? squeeze_at(wide, wide->v.ndim - 2) : NULL;
         result = nb == 1 ? squeeze_at(result, 0) : result;
     } else if (nb == 1) {
         Tensor *column = call_unsqueeze(b, 1);
-        Tensor *wide = column ? folded(a, column, vector) : NULL;
+        Tensor *wide = column ? folded(c, a, column, vector) : NULL;
         Py_XDECREF(column);
         result = wide ? squeeze_at(wide, wide->v.ndim - 1) : NULL;
     } else if (nb == 2) {
-        result = folded(a, b, own);
+        result = folded(c, a, b, own);
     } else {
-        result = batched(a, b, own);
+        result = batched(c, a, b, own);
     }
     return result_set(c, result);
 }

@@ -36,8 +36,8 @@ static int check_positions(const OpCall *c, const Tensor *index, int dim, int64_
         memcpy(&k, p, sizeof k);
         if (k < (from_end ? -size : 0) || k >= size) {
             PyErr_Format(PyExc_IndexError,
-                         "%s_(): index out of range in self: index %lld is out of bounds for dimension %d with size %lld",
-                         c->row->name, (long long)k, dim, (long long)size);
+                         "%s%s(): index out of range in self: index %lld is out of bounds for dimension %d with size %lld",
+                         c->row->name, c->row->op == OP_index_select ? "" : "_", (long long)k, dim, (long long)size);
             return -1;
         }
     }
@@ -67,15 +67,42 @@ static View dim_first(const View *v, int dim, Rows *r) {
     return out;
 }
 
+/* table[index[i]] += values[i] as scatter_add does it, which sums 16-bit elements in float32; the index is repeated along the other
+ * dimensions. */
+static int add_rows(const OpCall *c, View *table, const View *index, View *values) {
+    int64_t stride[AMP_MAX_DIMS] = {index->stride[0]};
+    View places = *index;
+    places.ndim = values->ndim;
+    places.shape = values->shape;
+    places.stride = stride;
+    places.numel = values->numel;
+    places.layout = 0;
+    Call call = {.op = OP_scatter_add, .nin = 2, .nout = 1, .in = {values, &places}, .out = {table}, .dims = 1};
+    return values->numel == 0
+               ? 0
+               : run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, values->numel * 16, c->row->name);
+}
+
+/* The vector or scalar as a vector. */
+static View line_of(const Tensor *index, int64_t *count, int64_t *step) {
+    View line = index->v;
+    *count = index->v.numel;
+    *step = index->v.ndim ? index->v.stride[0] : 1;
+    line.ndim = 1;
+    line.shape = count;
+    line.stride = step;
+    line.layout = 0;
+    return line;
+}
+
 /* out[index[i]] = or += source[i], along dim. */
 static int put_rows(const OpCall *c, View *out, const Tensor *index, const View *source, int dim, bool accumulate) {
     Rows to, from;
-    int64_t count = index->v.numel, step = index->v.ndim ? index->v.stride[0] : 1;
-    View table = dim_first(out, dim, &to), values = dim_first(source, dim, &from), places = index->v;
-    places.ndim = 1;
-    places.shape = &count;
-    places.stride = &step;
-    places.layout = 0;
+    int64_t count, step;
+    View table = dim_first(out, dim, &to), values = dim_first(source, dim, &from), places = line_of(index, &count, &step);
+    if (accumulate && amp_is_16bit(out->dtype)) {
+        return add_rows(c, &table, &places, &values);
+    }
     const View *list[1] = {&places};
     Call call = {.op = OP_index_put,
                  .nin = 1,
@@ -87,6 +114,16 @@ static int put_rows(const OpCall *c, View *out, const Tensor *index, const View 
                  .nnum = 1,
                  .num = {number_int(accumulate)}};
     return run_slot(out->device, AMP_BACKEND_SLOT(out->device, index_put), &call, source->numel * 16, c->row->name);
+}
+
+/* out[i] = source[index[i]], along dim. */
+static int take_rows(const OpCall *c, const View *source, const Tensor *index, const View *out, int dim) {
+    Rows to, from;
+    int64_t count, step;
+    View values = dim_first(out, dim, &to), table = dim_first(source, dim, &from), places = line_of(index, &count, &step);
+    const View *list[1] = {&places};
+    Call call = {.op = OP_index, .nin = 1, .nout = 1, .in = {&table}, .out = {&values}, .list = list, .nlist = 1};
+    return run_slot(out->device, AMP_BACKEND_SLOT(out->device, index), &call, out->numel * 16, c->row->name);
 }
 
 /* The result, holding the input's values. Borrowed, or NULL. */
@@ -238,6 +275,28 @@ static Tensor *scatter_index(const OpCall *c, const Tensor *in, Tensor *index, c
     return place_index(c, index);
 }
 
+/* The first index, in memory's order of dimensions, that is not one of 0 .. size-1; false if there is none. */
+static bool find_outside(const View *index, int64_t size, int64_t *found) {
+    int64_t at[AMP_MAX_DIMS] = {0};
+    const char *p = index->data;
+    for (int64_t i = 0; i < index->numel; i++) {
+        memcpy(found, p, sizeof *found);
+        if (*found < 0 || *found >= size) {
+            return true;
+        }
+        for (int d = index->ndim - 1; d >= 0; d--) {
+            const int64_t step = index->stride[d] * (int64_t)sizeof *found;
+            p += step;
+            if (++at[d] < index->shape[d]) {
+                break;
+            }
+            p -= at[d] * step;
+            at[d] = 0;
+        }
+    }
+    return false;
+}
+
 /* gather: other = table at index; scatters: table at index = other (one element everywhere if it has fewer dimensions), or combined with
  * it; `how`: the number of scatter_into, or 0. */
 static int gather_slot(const OpCall *c, View *table, const View *index, View *other, int dim, int64_t how) {
@@ -269,7 +328,15 @@ static int gather_slot(const OpCall *c, View *table, const View *index, View *ot
     call.in[0] = reads ? &all : &part;
     call.in[1] = &place;
     call.out[0] = reads ? &part : &all;
-    return run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, index->numel * 16, c->row->name);
+    int failed = run_slot(table->device, AMP_BACKEND_SLOT(table->device, gather), &call, index->numel * 16, c->row->name);
+    int64_t outside;
+    if (failed && PyErr_ExceptionMatches(PyExc_RuntimeError) && find_outside(&place, all.shape[dim], &outside)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_RuntimeError, "%s(): index %lld is out of bounds for dimension %d with size %lld%s", c->row->name,
+                     (long long)outside, dim, (long long)all.shape[dim],
+                     outside < 0 ? ": these indices count from 0, not from the end" : "");
+    }
+    return failed;
 }
 
 int run_GATHER(OpCall *c) {
@@ -334,57 +401,39 @@ int run_SCATTER_INTO(OpCall *c) {
     return failed;
 }
 
-/* index_select, unlike x[index], does not count from the end. index: 1-d, int64. */
-static int count_from_zero(const Tensor *index) {
-    const char *p = index->v.data;
-    for (int64_t i = 0; index->v.device != AMP_META && i < index->v.numel;
-         i++, p += index->v.stride[0] * (int64_t)sizeof(int64_t)) {
-        int64_t k;
-        memcpy(&k, p, sizeof k);
-        if (k < 0) {
-            PyErr_Format(PyExc_IndexError, "index out of range in self: index_select() does not count from the end, got %lld",
-                         (long long)k);
-            return -1;
-        }
-    }
-    return 0;
-}
-
+/* Unlike x[index], index_select does not count from the end. */
 int run_INDEX_SELECT(OpCall *c) {
-    Tensor *in = c->arg[0].t, *index = c->arg[2].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    Tensor *in = c->arg[0].t, *given = c->arg[2].t;
+    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
     if (dim < 0) {
         return -1;
     }
-    if (index->v.ndim > 1) {
-        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector, got a %d-D tensor", index->v.ndim);
+    if (given->v.ndim > 1) {
+        PyErr_Format(PyExc_IndexError, "index_select(): Index is supposed to be a vector, got a %d-D tensor", given->v.ndim);
         return -1;
     }
-    if (index->v.dtype != AMP_INT64 && index->v.dtype != AMP_INT32) {
+    if (given->v.dtype != AMP_INT64 && given->v.dtype != AMP_INT32) {
         PyErr_Format(PyExc_RuntimeError, "index_select(): Expected dtype int32 or int64 for index, got %s",
-                     amp_dtype_info[index->v.dtype].name);
+                     amp_dtype_info[given->v.dtype].name);
         return -1;
     }
-    int64_t one = index->v.numel;
-    if (in->v.ndim == 0 && one != 1) {
+    if (in->v.ndim == 0 && given->v.numel != 1) {
         PyErr_Format(PyExc_RuntimeError, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
-                     (long long)one);
+                     (long long)given->v.numel);
         return -1;
     }
-    Tensor *wide = call_cast(index, AMP_INT64), *line = wide ? call_reshape(wide, 1, &one) : NULL, *result = NULL;
-    Tensor *table = in->v.ndim ? (Tensor *)Py_NewRef(in) : call_unsqueeze(in, 0);
-    if (line && table && count_from_zero(line) == 0) {
-        Arg arg[MAX_ARGS] = {arg_tensor(table), {.kind = ARG_TENSORS, .n = 1, .ts = &line}, arg_int(dim), arg_int(1)};
-        result = run_op_tensor(OP_index, arg);
-        if (result && in->v.ndim == 0) {
-            Tensor *scalar = call_reshape(result, 0, NULL);
-            Py_SETREF(result, scalar);
+    Tensor *index = raw_cast(given, AMP_INT64);
+    if (index && check_positions(c, index, dim, in->v.ndim ? in->v.shape[dim] : 1, false) == 0) {
+        int64_t shape[AMP_MAX_DIMS];
+        memcpy(shape, in->v.shape, (size_t)in->v.ndim * sizeof *shape);
+        if (in->v.ndim) {
+            shape[dim] = index->v.numel;
         }
+        Tensor *out = result_new(c, 0, in->v.ndim, shape, in->v.dtype, in->v.device, ALIAS_APART);
+        failed = out ? take_rows(c, &in->v, index, &out->v, dim) : -1;
     }
-    Py_XDECREF(table);
-    Py_XDECREF(wide);
-    Py_XDECREF(line);
-    return result_set(c, result);
+    Py_XDECREF(index);
+    return failed;
 }
 
 /* ---- diagonals and windows ---- */

@@ -269,11 +269,10 @@ int run_T(OpCall *c) {
 int run_PERMUTE(OpCall *c) {
     int nd = c->arg[0].t->v.ndim, order[AMP_MAX_DIMS];
     if (c->arg[1].n != nd) {
-        PyErr_Format(
-            PyExc_RuntimeError,
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
-            "dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
-            nd, c->arg[1].n);
+        PyErr_Format(PyExc_RuntimeError,
+                     "permute(): number of dimensions in the tensor input does not match the length of the desired ordering of "
+                     "dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
+                     nd, c->arg[1].n);
         return -1;
     }
     uint64_t seen = 0;

@@ -418,16 +418,19 @@ static int apply_slices(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
     if (applied < 0) {
         goto done;
     }
-    for (int i = 1; i < n->nin; i++) {
-        grad[i] = inner[i];
-        inner[i] = NULL;
+    const int w = s->written;
+    for (int i = 0; i < n->nin; i++) {
+        if (i != w) {
+            grad[i] = inner[i];
+            inner[i] = NULL;
+        }
     }
-    if (n->edge[0].to) {
-        Tensor *zero = inner[0] ? NULL : call_unary(OP_zeros_like, copy);
-        Tensor *back = inner[0] ? sum_to_meta(inner[0], &s->view) : zero;
+    if (n->edge[w].to) {
+        Tensor *zero = inner[w] ? NULL : call_unary(OP_zeros_like, copy);
+        Tensor *back = inner[w] ? sum_to_meta(inner[w], &s->view) : zero;
         failed = back ? call_copy(part, back) : -1;
         Py_XDECREF(back);
-        grad[0] = failed < 0 ? NULL : (Tensor *)Py_NewRef((PyObject *)dense);
+        grad[w] = failed < 0 ? NULL : (Tensor *)Py_NewRef((PyObject *)dense);
     } else {
         failed = 0;
     }
@@ -501,7 +504,7 @@ static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
         return apply_slices(t, n, g_out, grad);
     }
     if (n->op == NODE_FUNCTION) {
-        return function_backward(n, g_out, grad, t->create_graph);
+        return function_backward(n, t->slices, g_out, grad, t->create_graph);
     }
     return apply_row(t, n, g_out, grad);
 }
@@ -546,6 +549,32 @@ static int before_node(Task *t, Node *n, Tensor **sum) {
     return 0;
 }
 
+/* Hooks see the gradients of what next_functions shows. */
+static int run_after_hooks(PyObject *hooks, const Node *n, Tensor **grad, PyObject *given) {
+    const int shown = node_shown_inputs(n);
+    if (shown == n->nin) {
+        return engine_run_node_hooks(hooks, n->nin, grad, given);
+    }
+    Tensor **some = PyMem_Malloc((size_t)(shown ? shown : 1) * sizeof *some);
+    if (!some) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = 0, k = 0; i < n->nin; i++) {
+        if (node_input_shown(n, i)) {
+            some[k++] = grad[i];
+        }
+    }
+    int failed = engine_run_node_hooks(hooks, shown, some, given);
+    for (int i = 0, k = 0; i < n->nin; i++) {
+        if (node_input_shown(n, i)) {
+            grad[i] = some[k++];
+        }
+    }
+    PyMem_Free(some);
+    return failed;
+}
+
 /* A node that has hooks of its own, or any node while anomalies are looked for. */
 static int apply_watched(Task *t, Node *n, Tensor **sum, Tensor **grad) {
     PyObject *before = Py_XNewRef(node_rare(n, RARE_PRE_HOOKS)), *after = Py_XNewRef(node_rare(n, RARE_HOOKS)), *given = NULL;
@@ -557,7 +586,7 @@ static int apply_watched(Task *t, Node *n, Tensor **sum, Tensor **grad) {
     }
     failed = failed ? -1 : apply_node(t, n, sum, grad);
     if (!failed && after) {
-        failed = engine_run_node_hooks(after, n->nin, grad, given);
+        failed = run_after_hooks(after, n, grad, given);
     }
     if (anomaly_enabled && (failed || anomaly_check(n, grad) < 0)) {
         anomaly_report(n);

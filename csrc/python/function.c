@@ -6,34 +6,17 @@
  *
  * The ctx keeps what save_for_backward was given. An own output would tie a knot (ctx -> output -> node -> ctx), so it is kept as an alias
  * without history, which gets the history back while the backward method runs. */
-#include "function.h"
-
 #include <stddef.h>
 #include <string.h>
 
 #include "../core/autocast.h"
+#include "function_context.h"
 #include "saved_hooks.h"
-
-typedef struct Kept {
-    Tensor *t;        /* strong; NULL: None was saved, or `packed` */
-    PyObject *packed; /* strong; what saved_pack made of it, or NULL */
-    uint32_t version; /* of its storage when apply ended */
-    int output;       /* number of the own output that t stands for, or -1 */
-    int input;        /* packed: number of the argument that it was, or -1 */
-} Kept;
-
-typedef struct Context {
-    PyObject_HEAD
-    PyObject *to_save, *dirty, *non_differentiable; /* tuples as given, or NULL */
-    PyObject *needs_input_grad;                     /* tuple of bool, one per argument */
-    Kept *kept;
-    int nkept;
-    bool materialize, released;
-    Node *running; /* borrowed; the node while its backward method runs */
-} Context;
 
 static PyTypeObject *base_type;
 static PyObject *default_setup; /* _FunctionBase.setup_context: not overridden */
+static PyObject *default_vjp;   /* _FunctionBase.vjp */
+static PyObject *str_setup_context, *str_forward, *str_backward, *str_vjp;
 
 /* ---- the ctx object ---- */
 
@@ -136,9 +119,17 @@ static PyObject *set_materialize_grads(PyObject *self, PyObject *value) {
 }
 
 static PyObject *unpack_hooked(Context *ctx, const Kept *k) {
-    Edge own = {(PyObject *)ctx->running, (uint32_t)k->output};
-    const Edge *e = !ctx->running ? NULL : k->output >= 0 ? &own : k->input >= 0 ? &ctx->running->edge[k->input] : NULL;
-    return (PyObject *)saved_unpack(k->packed, e);
+    if (!ctx->running || (k->output < 0 && k->input < 0)) {
+        return (PyObject *)saved_unpack(k->packed, NULL);
+    }
+    if (k->output < 0) {
+        return (PyObject *)saved_unpack(k->packed, &ctx->running->edge[k->input]);
+    }
+    Edge own = {NULL, (uint32_t)k->output};
+    own.to = (PyObject *)node_output_history(ctx->running, ctx->slices, &own.nr);
+    PyObject *t = own.to ? (PyObject *)saved_unpack(k->packed, &own) : NULL;
+    Py_XDECREF(own.to);
+    return t;
 }
 
 /* What a Kept stands for: the tensor, or an own output with its history while the node runs. New reference. */
@@ -166,10 +157,13 @@ static PyObject *unpack(Context *ctx, const Kept *k) {
     }
     Tensor *t = tensor_shallow(k->t);
     if (t && ctx->running) {
-        t->fn = (Node *)Py_NewRef((PyObject *)ctx->running);
         t->out_nr = (uint32_t)k->output;
+        t->fn = node_output_history(ctx->running, ctx->slices, &t->out_nr);
         if (!PyObject_GC_IsTracked((PyObject *)t)) {
             PyObject_GC_Track((PyObject *)t);
+        }
+        if (!t->fn) {
+            Py_CLEAR(t);
         }
     }
     return (PyObject *)t;
@@ -205,6 +199,11 @@ static PyObject *get_needs_input_grad(PyObject *self, void *Py_UNUSED(closure)) 
     return or_none(((Context *)self)->needs_input_grad);
 }
 
+static int set_needs_input_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    Py_XSETREF(((Context *)self)->needs_input_grad, Py_XNewRef(value));
+    return 0;
+}
+
 static PyObject *get_to_save(PyObject *self, void *Py_UNUSED(closure)) { return or_none(((Context *)self)->to_save); }
 
 static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
@@ -212,16 +211,6 @@ static PyObject *get_materialize(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 /* ---- apply ---- */
-
-/* Position of t in a tuple by identity, -1 if absent or the tuple is NULL. */
-static Py_ssize_t position(PyObject *tuple, PyObject *t) {
-    for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
-        if (PyTuple_GET_ITEM(tuple, i) == t) {
-            return i;
-        }
-    }
-    return -1;
-}
 
 static PyObject *needs_of(PyObject *args, bool *any) {
     Py_ssize_t n = PyTuple_GET_SIZE(args);
@@ -236,16 +225,34 @@ static PyObject *needs_of(PyObject *args, bool *any) {
     return needs;
 }
 
-/* Calls forward, old style with ctx as its first argument or new style with setup_context behind it; nothing is recorded. */
-static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
-    uint8_t recording = amp_grad_enabled;
-    PyObject *setup = PyObject_GetAttrString(cls, "setup_context"), *forward = PyObject_GetAttrString(cls, "forward"),
-             *result = NULL;
-    if (!setup || !forward) {
-        goto done;
+/* Whether a new-style forward has to be asked for the defaults of parameters that n arguments leave out: setup_context gets them too. */
+static bool has_more(PyObject *forward, Py_ssize_t n) {
+    if (!PyFunction_Check(forward)) {
+        return true;
     }
+    const PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(forward);
+    return n < code->co_argcount || (code->co_flags & CO_VARARGS && PyObject_HasAttrString(forward, "__wrapped__"));
+}
+
+/* All arguments of forward in its order; args and kwargs (may be NULL) as apply got them. New tuple. */
+static PyObject *bind_arguments(PyObject *cls, bool with_ctx, PyObject *forward, PyObject *args, PyObject *kwargs) {
+    if (!(kwargs && PyDict_GET_SIZE(kwargs)) && (with_ctx || !has_more(forward, PyTuple_GET_SIZE(args)))) {
+        return Py_NewRef(args);
+    }
+    PyObject *module = PyImport_ImportModule("ampnative.autograd.function");
+    PyObject *bound = module ? PyObject_CallMethod(module, "_bind_arguments", "OOOOO", cls, with_ctx ? Py_True : Py_False,
+                                                   forward, args, kwargs ? kwargs : Py_None)
+                             : NULL;
+    Py_XDECREF(module);
+    return bound;
+}
+
+/* Calls forward, old style with ctx as its first argument or new style with setup (else NULL) behind it; nothing is recorded. */
+static PyObject *run_forward(PyObject *forward, PyObject *setup, Context *ctx, PyObject *args) {
+    uint8_t recording = amp_grad_enabled;
+    PyObject *result = NULL;
     amp_grad_enabled = 0;
-    if (setup == default_setup) {
+    if (!setup) {
         Py_ssize_t n = PyTuple_GET_SIZE(args);
         PyObject *with_ctx = PyTuple_New(n + 1);
         for (Py_ssize_t i = 0; with_ctx && i <= n; i++) {
@@ -261,13 +268,8 @@ static PyObject *run_forward(PyObject *cls, Context *ctx, PyObject *args) {
         Py_XDECREF(none);
     }
     amp_grad_enabled = recording;
-done:
-    Py_XDECREF(setup);
-    Py_XDECREF(forward);
     return result;
 }
-
-enum { NO_TENSOR = -1 }; /* the dtype of an argument of forward that is something else */
 
 /* The node with its edges, made before forward runs: an input changed in place still has its old history then. */
 static Node *make_node(PyObject *args) {
@@ -287,167 +289,8 @@ static Node *make_node(PyObject *args) {
     return node;
 }
 
-/* A node for nout outputs that takes over the edges of `first`. */
-static Node *with_outputs(Node *first, int nout) {
-    if (nout == 1) {
-        return (Node *)Py_NewRef((PyObject *)first);
-    }
-    Node *node = node_new(NODE_FUNCTION, first->nin, nout, 0);
-    for (int i = 0; node && i < node->nin; i++) {
-        node->edge[i] = first->edge[i];
-        first->edge[i] = (Edge){NULL, 0};
-        node->in[i] = first->in[i];
-        if (first->in[i].shape == first->in[i].inline_shape) {
-            node->in[i].shape = node->in[i].inline_shape;
-        } else {
-            first->in[i].shape = first->in[i].inline_shape;
-        }
-    }
-    return node;
-}
-
-static int check_dirty(const Context *ctx, PyObject *outputs) {
-    for (Py_ssize_t i = 0; ctx->dirty && i < PyTuple_GET_SIZE(ctx->dirty); i++) {
-        PyObject *o = PyTuple_GET_ITEM(ctx->dirty, i);
-        if (!tensor_check(o)) {
-            PyErr_Format(PyExc_TypeError, "mark_dirty takes input tensors, not %s", Py_TYPE(o)->tp_name);
-            return -1;
-        }
-        Tensor *t = (Tensor *)o;
-        if (position(outputs, o) < 0) {
-            PyErr_SetString(
-                PyExc_RuntimeError,
-                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
-                "modified inplace must all be outputs of the Function.");
-            return -1;
-        }
-        if (t->base && amp_grad_enabled) {
-            PyErr_SetString(PyExc_RuntimeError, "a view was marked as dirty by a custom Function: in-place changes of views are "
-                                                "not recorded there. Clone it first");
-            return -1;
-        }
-        if (t->flags & TENSOR_REQUIRES_GRAD && !t->fn && amp_grad_enabled) {
-            PyErr_SetString(
-                PyExc_RuntimeError,
-                "a leaf Variable that requires grad is being used in an in-place operation by a custom Function. Clone it first");
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static void set_history(Tensor *t, Node *node, int nr) {
-    Py_XSETREF(t->fn, (Node *)Py_NewRef((PyObject *)node));
-    t->out_nr = (uint32_t)nr;
-    t->flags &= (uint8_t)~TENSOR_REQUIRES_GRAD;
-    if (!PyObject_GC_IsTracked((PyObject *)t)) {
-        PyObject_GC_Track((PyObject *)t);
-    }
-}
-
-/* What apply returns for output nr. New reference. node NULL: nothing is recorded. */
-static PyObject *wrap_output(Context *ctx, PyObject *args, PyObject *o, Node *node, int nr) {
-    if (node && !tensor_check(o)) {
-        node->out[nr].ndim = -1;
-        return Py_NewRef(o);
-    }
-    if (!node || meta_set(&node->out[nr], (Tensor *)o) < 0) {
-        return node ? NULL : Py_NewRef(o);
-    }
-    Tensor *t = (Tensor *)o;
-    bool dirty = position(ctx->dirty, o) >= 0, fixed = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype);
-    if (dirty) {
-        tensor_bump(t);
-        if (!fixed) {
-            set_history(t, node, nr);
-            t->fn_version = t->st->version;
-        }
-        return Py_NewRef(o);
-    }
-    bool foreign = tensor_requires_grad(t) || position(args, o) >= 0; /* someone else's tensor: it keeps its own history */
-    if (fixed && !foreign) {
-        return Py_NewRef(o);
-    }
-    Tensor *out = foreign ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
-    if (out && !fixed) {
-        set_history(out, node, nr);
-        out->fn_version = out->st->version;
-    }
-    return (PyObject *)out;
-}
-
-/* Turns to_save into kept. `raw`: the outputs as forward returned them. */
-static int keep_saved(Context *ctx, PyObject *args, PyObject *raw) {
-    Py_ssize_t n = ctx->to_save ? PyTuple_GET_SIZE(ctx->to_save) : 0;
-    if (n == 0) {
-        return 0;
-    }
-    ctx->kept = PyMem_Calloc((size_t)n, sizeof *ctx->kept);
-    if (!ctx->kept) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *o = PyTuple_GET_ITEM(ctx->to_save, i);
-        Kept *k = &ctx->kept[ctx->nkept++];
-        k->output = -1;
-        if (o == Py_None) {
-            continue;
-        }
-        Tensor *t = (Tensor *)o;
-        k->version = t->st->version;
-        k->output = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype) ? -1 : (int)position(raw, o);
-        if (k->output >= 0 && !(t->fn && t->fn->context == (PyObject *)ctx)) {
-            k->output = -1; /* an input that was returned as it is: its history is its own */
-        }
-        if (saved_hooks_want(t)) {
-            k->input = (int)position(args, o);
-            k->packed = saved_pack(t, k->output >= 0 ? t->fn : NULL, k->output);
-        } else {
-            k->t = k->output >= 0 ? tensor_shallow(t) : (Tensor *)Py_NewRef(o);
-        }
-        if (!k->t && !k->packed) {
-            return -1;
-        }
-    }
-    Py_CLEAR(ctx->to_save);
-    return 0;
-}
-
-/* Links the outputs of forward to the graph; `raw` is their tuple. New tuple. */
-static PyObject *finish(Context *ctx, PyObject *args, PyObject *raw, Node *first) {
-    Py_ssize_t n = PyTuple_GET_SIZE(raw);
-    Node *node = NULL;
-    PyObject *outputs = NULL;
-    if (n > UINT8_MAX) {
-        PyErr_Format(PyExc_RuntimeError, "%s returned %zd outputs: at most 255 can be recorded", Py_TYPE(ctx)->tp_name, n);
-        return NULL;
-    }
-    if (check_dirty(ctx, raw) < 0 || (first && n && !(node = with_outputs(first, (int)n)))) {
-        return NULL;
-    }
-    if (node) {
-        node->context = Py_NewRef((PyObject *)ctx);
-    }
-    outputs = PyTuple_New(n);
-    for (Py_ssize_t i = 0; outputs && i < n; i++) {
-        PyObject *o = wrap_output(ctx, args, PyTuple_GET_ITEM(raw, i), node, (int)i);
-        if (!o) {
-            Py_CLEAR(outputs);
-            break;
-        }
-        PyTuple_SET_ITEM(outputs, i, o);
-    }
-    if (outputs && node && keep_saved(ctx, args, raw) < 0) {
-        Py_CLEAR(outputs);
-    }
-    Py_CLEAR(ctx->dirty);
-    Py_CLEAR(ctx->non_differentiable);
-    Py_XDECREF(node);
-    return outputs;
-}
-
-static PyObject *function_apply(PyObject *cls, PyObject *args) {
+/* apply with all arguments in forward's order. */
+static PyObject *apply_bound(PyObject *cls, PyObject *forward, PyObject *setup, PyObject *args) {
     bool any;
     PyObject *result = NULL, *raw = NULL, *outputs = NULL;
     Node *first = NULL;
@@ -458,11 +301,11 @@ static PyObject *function_apply(PyObject *cls, PyObject *args) {
     if (any && amp_grad_enabled && !(first = make_node(args))) {
         goto done;
     }
-    if (!(result = run_forward(cls, ctx, args))) {
+    if (!(result = run_forward(forward, setup, ctx, args))) {
         goto done;
     }
     raw = PyTuple_Check(result) ? Py_NewRef(result) : PyTuple_Pack(1, result);
-    outputs = raw ? finish(ctx, args, raw, first) : NULL;
+    outputs = raw ? function_finish(ctx, args, raw, first) : NULL;
     if (outputs && !PyTuple_Check(result)) {
         Py_SETREF(outputs, Py_NewRef(PyTuple_GET_ITEM(outputs, 0)));
     }
@@ -471,6 +314,18 @@ done:
     Py_XDECREF(raw);
     Py_XDECREF(result);
     Py_XDECREF(ctx);
+    return outputs;
+}
+
+static PyObject *function_apply(PyObject *cls, PyObject *args, PyObject *kwargs) {
+    PyObject *setup = PyObject_GetAttr(cls, str_setup_context);
+    PyObject *forward = setup ? PyObject_GetAttr(cls, str_forward) : NULL;
+    bool with_ctx = setup == default_setup;
+    PyObject *bound = forward ? bind_arguments(cls, with_ctx, forward, args, kwargs) : NULL;
+    PyObject *outputs = bound ? apply_bound(cls, forward, with_ctx ? NULL : setup, bound) : NULL;
+    Py_XDECREF(bound);
+    Py_XDECREF(forward);
+    Py_XDECREF(setup);
     return outputs;
 }
 
@@ -492,8 +347,35 @@ static PyObject *incoming(const Context *ctx, const Node *n, int k, Tensor *g) {
     return (PyObject *)zeros;
 }
 
-static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
-    PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(ctx), "backward"), *result = NULL;
+/* The method of a class, which may be written as backward or as vjp, not both. New reference. */
+static PyObject *backward_of(PyObject *cls) {
+    PyObject *method = PyObject_GetAttr(cls, str_backward), *vjp = method ? PyObject_GetAttr(cls, str_vjp) : NULL;
+    if (vjp && vjp != default_vjp) {
+        PyObject *module = PyImport_ImportModule("ampnative.autograd.function");
+        PyObject *function = module ? PyObject_GetAttrString(module, "Function") : NULL;
+        PyObject *inherited = function ? PyObject_GetAttrString(function, "backward") : NULL;
+        if (inherited && inherited != method) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "Implementing both 'backward' and 'vjp' for a custom Function is not allowed: %s has both. Leave one of "
+                         "them out",
+                         ((PyTypeObject *)cls)->tp_name);
+        }
+        Py_XDECREF(inherited);
+        Py_XDECREF(function);
+        Py_XDECREF(module);
+        if (PyErr_Occurred()) {
+            Py_CLEAR(vjp);
+        }
+    }
+    if (!vjp) {
+        Py_CLEAR(method);
+    }
+    Py_XDECREF(vjp);
+    return method;
+}
+
+static PyObject *call_backward(Context *ctx, Node *n, Node *slices, Tensor **g_out) {
+    PyObject *method = backward_of((PyObject *)Py_TYPE(ctx)), *result = NULL;
     PyObject *args = method ? PyTuple_New(n->nout + 1) : NULL;
     if (!args) {
         goto done;
@@ -506,10 +388,12 @@ static PyObject *call_backward(Context *ctx, Node *n, Tensor **g_out) {
         }
         PyTuple_SET_ITEM(args, k + 1, g);
     }
-    Node *outer = ctx->running;
+    Node *outer = ctx->running, *outer_slices = ctx->slices;
     ctx->running = n;
+    ctx->slices = slices;
     result = PyObject_CallObject(method, args);
     ctx->running = outer;
+    ctx->slices = outer_slices;
 done:
     Py_XDECREF(args);
     Py_XDECREF(method);
@@ -556,11 +440,11 @@ static int store_gradients(Node *n, PyObject *returned, Tensor **grad) {
     return 0;
 }
 
-int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph) {
+int function_backward(Node *n, Node *slices, Tensor **g_out, Tensor **grad, bool create_graph) {
     Context *ctx = (Context *)n->context;
     uint8_t recording = amp_grad_enabled;
     amp_grad_enabled = create_graph;
-    PyObject *result = call_backward(ctx, n, g_out);
+    PyObject *result = call_backward(ctx, n, slices, g_out);
     amp_grad_enabled = recording;
     if (!result) {
         return -1;
@@ -588,11 +472,20 @@ static PyObject *setup_context(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED
     return NULL;
 }
 
+static PyObject *no_vjp(PyObject *Py_UNUSED(ignored), PyObject *Py_UNUSED(args)) {
+    PyErr_SetString(PyExc_NotImplementedError, "vjp is not defined: write it as a static method (ctx, *grads), or call backward");
+    return NULL;
+}
+
 static PyMethodDef context_methods[] = {
-    {"apply", function_apply, METH_VARARGS | METH_CLASS,
-     "apply($type, *args)\n--\n\nRuns forward and records the Function as one node."},
+    {"apply", (PyCFunction)(void (*)(void))function_apply, METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "apply($type, *args, **kwargs)\n--\n\nRuns forward and records the Function as one node. Backward's gradients are in the "
+     "order of "
+     "forward's parameters, however they were given."},
     {"setup_context", setup_context, METH_VARARGS | METH_STATIC,
      "setup_context(ctx, inputs, output, /)\n--\n\nFills ctx behind a forward that does not take it."},
+    {"vjp", no_vjp, METH_VARARGS | METH_STATIC,
+     "vjp(ctx, /, *grads)\n--\n\nAnother name for backward: a Function has one of them."},
     {"save_for_backward", save_for_backward, METH_VARARGS,
      "save_for_backward($self, *tensors)\n--\n\nKeeps tensors (or None) for backward; call it once."},
     {"save_for_forward", save_for_forward, METH_VARARGS,
@@ -608,7 +501,7 @@ static PyMethodDef context_methods[] = {
 
 static PyGetSetDef context_getset[] = {
     {"saved_tensors", get_saved_tensors, NULL, "What save_for_backward was given.", NULL},
-    {"needs_input_grad", get_needs_input_grad, NULL, "One bool per argument of forward.", NULL},
+    {"needs_input_grad", get_needs_input_grad, set_needs_input_grad, "One bool per argument of forward; may be replaced.", NULL},
     {"to_save", get_to_save, NULL, "What was given to save_for_backward so far.", NULL},
     {"materialize_grads", get_materialize, NULL, "Whether undefined gradients reach backward as zeros.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -634,5 +527,13 @@ int function_init(PyObject *module) {
         return -1;
     }
     default_setup = PyObject_GetAttrString((PyObject *)base_type, "setup_context");
-    return default_setup ? grad_mode_init(module) : -1;
+    str_setup_context = PyUnicode_InternFromString("setup_context");
+    str_forward = PyUnicode_InternFromString("forward");
+    str_backward = PyUnicode_InternFromString("backward");
+    str_vjp = PyUnicode_InternFromString("vjp");
+    if (!str_setup_context || !str_forward || !str_backward || !str_vjp) {
+        return -1;
+    }
+    default_vjp = PyObject_GetAttrString((PyObject *)base_type, "vjp");
+    return default_setup && default_vjp ? grad_mode_init(module) : -1;
 }

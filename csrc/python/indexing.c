@@ -132,9 +132,7 @@ static int take_tensor(Selection *s, int *dim, Tensor *t) {
     return index ? 0 : -1;
 }
 
-static bool is_integer(PyObject *o) {
-    return (PyLong_Check(o) && !PyBool_Check(o)) || (array_scalar_check(o) && PyIndex_Check(o));
-}
+static bool is_integer(PyObject *o) { return PyIndex_Check(o) && !PyBool_Check(o) && !tensor_check(o) && !array_check(o); }
 
 static bool is_scalar_index(PyObject *o) {
     return tensor_check(o) && ((Tensor *)o)->v.ndim == 0 && amp_is_integral(((Tensor *)o)->v.dtype) &&
@@ -195,9 +193,15 @@ static int take_item(Selection *s, PyObject *o, int *dim) {
     if (tensor_check(o)) {
         t = (Tensor *)Py_NewRef(o);
     } else if (PyBool_Check(o) || PyList_Check(o) || PyTuple_Check(o) || array_check(o) || PyRange_Check(o)) {
-        t = array_check(o) ? tensor_for_reading(o) : tensor_from_data(o, -1, AMP_CPU);
+        t = array_check(o) ? tensor_for_index(o) : tensor_from_data(o, -1, AMP_CPU);
         if (t && !is_mask(t)) { /* fractions are cut off; [] has a float dtype */
             Py_SETREF(t, call_cast(t, AMP_INT64));
+        }
+        if (t && !s->whole &&
+            is_scalar_index((PyObject *)t)) { /* an array without dimensions: an integer, whose result is a view */
+            int failed = take_item(s, (PyObject *)t, dim);
+            Py_DECREF(t);
+            return failed;
         }
     } else {
         if (PyUnicode_Check(o) || PyBytes_Check(o)) {

@@ -30,7 +30,7 @@ int finfo_init(PyObject *module);
 int dlpack_init(PyObject *module);
 int data_out_init(PyObject *module);
 
-/* types.c: "bool uint8 ..." for error texts */
+/* types.c: "bool uint8 ...", the formats that NumPy has, for error texts */
 const char *dtype_names(void);
 /* For types without Python references: frees the object and drops the type. */
 void plain_dealloc(PyObject *self);
@@ -43,6 +43,8 @@ int array_ndim(PyObject *array);
 PyObject *array_as(PyObject *array, PyObject *dtype, int copy);
 /* A tensor to read from at once: like tensor_from_array, but silent about read-only arrays, and odd or negative strides are copied. */
 Tensor *tensor_for_reading(PyObject *array);
+/* The same for an array of indices: unsigned numbers that no tensor holds become int64. */
+Tensor *tensor_for_index(PyObject *array);
 
 /* A tensor with the same values whose memory the CPU can read: t itself where possible. New reference or NULL. */
 Tensor *tensor_on_host(Tensor *t);

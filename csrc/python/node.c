@@ -353,7 +353,8 @@ static PyObject *keep_packed(Node *n, int slot, Tensor *t, bool overwritten) {
 
 /* Keeps t, or an alias for it (an own output: fn is filled in when it is read, back_saved), or what a hook makes of it. */
 static int keep(Node *n, int slot, Tensor *t, uint32_t version, bool overwritten) {
-    bool pack = saved_hooks_want(t);
+    bool statistics = slot == 5 && t->v.dtype == AMP_FLOAT64; /* the node's own, which hooks would narrow: users never see them */
+    bool pack = !statistics && saved_hooks_want(t);
     PyObject *kept = pack ? keep_packed(n, slot, t, overwritten) : slot < 4 ? Py_NewRef(t) : (PyObject *)tensor_shallow(t);
     n->saved[slot] = (Saved){(Tensor *)kept, version};
     n->packed |= (uint8_t)(pack << slot);
@@ -411,14 +412,12 @@ static int save_list(Node *n, const Arg *arg, int narg) {
     return 0;
 }
 
-static int slice_node(Tensor *view, Node *inner);
-
 void node_date(Node *n) { n->seq = next_seq++; }
 
 /* Makes `node` the history of the call's results. */
 static int link_results(OpCall *call, Node *node) {
     if (call->inplace && call->out->base) {
-        return slice_node(call->out, node);
+        return node_write_view(call->out, node, 0);
     }
     for (int i = 0; i < call->nresult; i++) {
         Tensor *t = call->result[i];
@@ -437,15 +436,14 @@ static int link_results(OpCall *call, Node *node) {
 }
 
 /* A view remembers whose memory it shows, so that in-place writes reach the history of all who see it. */
-static void link_view(OpCall *call, Tensor *src) {
-    Tensor *view = call->result[0];
+void node_link_view(Tensor *view, Tensor *src) {
     Tensor *base = src->base ? src->base : src;
     if (view == base) {
         return;
     }
     view->base = (Tensor *)Py_NewRef((PyObject *)base);
     view->fn_version = view->st->version;
-    view->flags |= src->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW);
+    view->flags |= src->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW | TENSOR_FUNCTION_VIEW);
     if (!amp_grad_enabled && tensor_requires_grad(src)) {
         view->flags |= TENSOR_NO_GRAD_VIEW;
     }
@@ -576,7 +574,7 @@ int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg) {
         tensor_bump(call->out);
     }
     if (call->is_view && failed == 0) {
-        link_view(call, in[0]);
+        node_link_view(call->result[0], in[0]);
     }
 done:
     Py_XDECREF(node);
@@ -588,9 +586,7 @@ done:
 
 /* ---- views ---- */
 
-/* The in-place write through `view` becomes a node on the base: see SliceInfo. inner's edge 0 is the view's old history, which the base's
- * old history replaces. */
-static int slice_node(Tensor *view, Node *inner) {
+int node_write_view(Tensor *view, Node *inner, int written) {
     Tensor *base = view->base;
     Node *n = node_new(NODE_COPY_SLICES, inner->nin, 1, 0);
     SliceInfo *s = n ? PyMem_Calloc(1, sizeof *s) : NULL;
@@ -603,8 +599,8 @@ static int slice_node(Tensor *view, Node *inner) {
     s->view.shape = s->view.inline_shape;
     size_t dims = (size_t)(view->v.ndim + base->v.ndim);
     s->stride = PyMem_Malloc((dims ? dims : 1) * sizeof *s->stride);
-    if (!s->stride || meta_set(&s->view, view) < 0 || meta_set(&n->out[0], base) < 0 || meta_set(&n->in[0], base) < 0 ||
-        edge_set(&n->edge[0], base) < 0) {
+    if (!s->stride || meta_set(&s->view, view) < 0 || meta_set(&n->out[0], base) < 0 || meta_set(&n->in[written], base) < 0 ||
+        edge_set(&n->edge[written], base) < 0) {
         Py_DECREF(n);
         if (!PyErr_Occurred()) {
             PyErr_NoMemory();
@@ -612,12 +608,16 @@ static int slice_node(Tensor *view, Node *inner) {
         return -1;
     }
     s->inner = (Node *)Py_NewRef((PyObject *)inner);
+    s->written = written;
     s->base_stride = s->stride + view->v.ndim;
     memcpy(s->stride, view->v.stride, (size_t)view->v.ndim * sizeof *s->stride);
     memcpy(s->base_stride, base->v.stride, (size_t)base->v.ndim * sizeof *s->stride);
     s->offset = offset_of(view);
     s->base_offset = offset_of(base);
-    for (int i = 1; i < inner->nin; i++) {
+    for (int i = 0; i < inner->nin; i++) {
+        if (i == written) {
+            continue;
+        }
         n->edge[i].to = Py_XNewRef(inner->edge[i].to);
         n->edge[i].nr = inner->edge[i].nr;
         n->in[i].dtype = inner->in[i].dtype;
@@ -639,8 +639,12 @@ static int slice_node(Tensor *view, Node *inner) {
 }
 
 int tensor_history(Tensor *t, Node **fn, uint32_t *nr) {
-    if (t->base && t->fn_version != t->st->version && tensor_requires_grad(t->base) && amp_is_floating(t->v.dtype) &&
-        !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW))) {
+    if (t->base && t->fn_version != t->st->version && amp_is_floating(t->v.dtype) &&
+        !(t->flags & (TENSOR_IS_DATA | TENSOR_NO_GRAD_VIEW)) &&
+        (t->flags & TENSOR_FUNCTION_VIEW || tensor_requires_grad(t->base))) {
+        if (t->flags & TENSOR_FUNCTION_VIEW) {
+            return function_refuse_stale(t);
+        }
         Arg arg[4] = {
             {.kind = ARG_TENSOR}, arg_ints(t->v.shape, t->v.ndim), arg_ints(t->v.stride, t->v.ndim), arg_int(offset_of(t))};
         Node *n = node_new(OP_as_strided, 1, 1, 4);
@@ -704,15 +708,14 @@ static Node *window_of_slices(const Node *slices) {
     return n;
 }
 
-/* The history of an output that `b->node` saved: the node itself, or, for a write through a view, the view of the base. */
-static Node *history_of_output(const Back *b, uint32_t *nr) {
-    if (!b->slices) {
-        return (Node *)Py_NewRef((PyObject *)b->node);
+Node *node_output_history(Node *node, Node *slices, uint32_t *nr) {
+    if (!slices) {
+        return (Node *)Py_NewRef((PyObject *)node);
     }
     *nr = 0;
-    Node *n = window_of_slices(b->slices);
+    Node *n = window_of_slices(slices);
     if (n) {
-        n->edge[0].to = Py_NewRef((PyObject *)b->slices);
+        n->edge[0].to = Py_NewRef((PyObject *)slices);
     }
     return n;
 }
@@ -781,7 +784,7 @@ Tensor *back_saved(Back *b, int slot) {
     Tensor *alias = back_own(b, tensor_shallow(kept));
     if (alias && amp_is_floating(alias->v.dtype)) {
         alias->out_nr = (uint32_t)(slot - 4);
-        alias->fn = history_of_output(b, &alias->out_nr);
+        alias->fn = node_output_history(b->node, b->slices, &alias->out_nr);
         b->failed = !alias->fn;
         track(alias);
     }

@@ -66,10 +66,11 @@ enum {
 };
 enum { NODE_FUNCTION = OP_COUNT, NODE_COPY_SLICES, NODE_SHOWN /* and above: only in `shown`, see node_face.c */ };
 
-/* An in-place write through a view, seen from the base: node->edge[0] leads to the base's old history, edges 1.. to the other inputs of
- * `inner`, the node of the operation itself. */
+/* An in-place write through a view, seen from the base: node->edge[written] leads to the base's old history, the others as those of
+ * `inner`, the node of the operation itself, whose input `written` is the view. */
 typedef struct SliceInfo {
     Node *inner; /* strong */
+    int written;
     TensorMeta view;
     int64_t *stride, offset; /* of the view inside the base's storage, in elements */
     int64_t *base_stride, base_offset;
@@ -128,6 +129,14 @@ int node_init(PyObject *module);
 bool grad_recording(void); /* grad mode is on */
 /* Records a call: makes the node, links results to it. 0 or -1. */
 int node_record(const OpRow *row, OpCall *call, Arg *arg, int narg);
+/* `view` shows src's memory: writes through one reach the history of the other. */
+void node_link_view(Tensor *view, Tensor *src);
+/* The in-place write to `view`, input `written` of `inner`, becomes a node on the base: see SliceInfo. inner's edge there is the view's old
+ * history, which the base's old history replaces. 0 or -1. */
+int node_write_view(Tensor *view, Node *inner, int written);
+/* The history of output *nr that `node` saved: the node itself, or, where it writes through a view inside of `slices` (else NULL), the view
+ * of the base. New reference, NULL with an exception. */
+Node *node_output_history(Node *node, Node *slices, uint32_t *nr);
 /* RuntimeError; -1. */
 int node_refuse_complex(const OpRow *row);
 /* A bare node with nin edges, nout outputs and room for narg arguments (metadata and arguments still unset). */
@@ -169,9 +178,22 @@ PyObject *register_in(PyObject **dict, PyObject *hook); /* adds to a dict that i
 bool edge_check(PyObject *o); /* it is one of these */
 int edge_parse(PyObject *o, Edge *e, TensorMeta *meta);
 
-/* function.c: autograd.Function. grad[i]: new references or NULL. */
-int function_backward(Node *n, Tensor **g_out, Tensor **grad, bool create_graph);
+/* An argument of a custom Function that is no tensor has an edge that leads nowhere and users don't see. */
+enum { NO_TENSOR = -1 }; /* its dtype in Node.in */
+static inline bool node_input_shown(const Node *n, int i) { return n->op != NODE_FUNCTION || n->in[i].dtype != NO_TENSOR; }
+static inline int node_shown_inputs(const Node *n) {
+    int shown = 0;
+    for (int i = 0; i < n->nin; i++) {
+        shown += node_input_shown(n, i);
+    }
+    return shown;
+}
+
+/* function.c: autograd.Function. slices: the node that has n inside, or NULL. grad[i]: new references or NULL. */
+int function_backward(Node *n, Node *slices, Tensor **g_out, Tensor **grad, bool create_graph);
 void function_release(Node *n);
+/* function_outputs.c */
+int function_refuse_stale(const Tensor *t); /* RuntimeError for a TENSOR_FUNCTION_VIEW that was written over; -1 */
 
 /* engine_hooks.c: runs hooks (dict id -> callable) on *g; a hook may return a replacement, which takes g's place. 0 or -1. */
 int engine_run_hooks(PyObject *hooks, Tensor **g);

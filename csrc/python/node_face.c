@@ -109,12 +109,14 @@ static const struct {
 
 /* Ops that are made of others here, and of one piece there. */
 static const uint16_t whole[] = {
-    OP_rms_norm,       OP_layer_norm,      OP_group_norm,       OP_nll_loss,      OP_bce_logits,    OP_smooth_l1_loss,
-    OP_huber_loss,     OP_stack,           OP_logsumexp,        OP_index_select,  OP_pixel_shuffle, OP_pixel_unshuffle,
-    OP_trace,          OP_cdist,           OP_linalg_cross,     OP_linalg_solve,  OP_linalg_inv,    OP_inverse,
-    OP_linalg_det,     OP_linalg_cholesky, OP_linalg_svd,       OP_svd,           OP_linalg_qr,     OP_linalg_eigh,
-    OP_linalg_slogdet, OP_logdet,          OP_soft_margin_loss, OP_scatter_value, OP_scatter,       OP_renorm,
-    OP_div_mode,
+    OP_rms_norm,   OP_layer_norm,       OP_group_norm,      OP_nll_loss,
+    OP_bce_logits, OP_smooth_l1_loss,   OP_huber_loss,      OP_stack,
+    OP_logsumexp,  OP_pixel_shuffle,    OP_pixel_unshuffle, OP_trace,
+    OP_cdist,      OP_linalg_cross,     OP_linalg_solve,    OP_linalg_inv,
+    OP_inverse,    OP_linalg_det,       OP_linalg_cholesky, OP_linalg_svd,
+    OP_svd,        OP_linalg_qr,        OP_linalg_eigh,     OP_linalg_slogdet,
+    OP_logdet,     OP_soft_margin_loss, OP_scatter_value,   OP_scatter,
+    OP_renorm,     OP_div_mode,
 };
 
 static const char *const shown_names[] = {"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "RepeatBackward0",
@@ -278,15 +280,18 @@ static PyObject *accumulator_of(Tensor *leaf) {
 
 static PyObject *face_next(PyObject *self, void *Py_UNUSED(closure)) {
     Node *n = is_node(self) ? (Node *)self : NULL;
-    PyObject *tuple = PyTuple_New(n ? n->nin : 0);
-    for (int i = 0; tuple && n && i < n->nin; i++) {
+    PyObject *tuple = PyTuple_New(n ? node_shown_inputs(n) : 0);
+    for (int i = 0, k = 0; tuple && n && i < n->nin; i++) {
+        if (!node_input_shown(n, i)) {
+            continue;
+        }
         PyObject *to = n->edge[i].to;
         PyObject *shown = !to           ? Py_NewRef(Py_None)
                           : is_node(to) ? node_face((Node *)Py_NewRef(to))
                                         : accumulator_of((Tensor *)to);
         uint32_t nr = n->edge[i].nr + (to && is_node(to) ? ((Node *)to)->piece : 0);
         PyObject *pair = shown ? Py_BuildValue("(NI)", shown, nr) : NULL;
-        PyTuple_SET_ITEM(tuple, i, pair);
+        PyTuple_SET_ITEM(tuple, k++, pair);
         if (!pair) {
             Py_CLEAR(tuple);
         }

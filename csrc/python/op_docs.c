@@ -51,19 +51,23 @@ static void append_string(Text *t, const char *s) { append(t, s, strlen(s)); }
 /* The parameters of a signature, ", " between them: with types, or as Python would write them. A method's first one is self, and it
  * has no out=. */
 static void append_parameters(Text *t, const char *signature, bool types, DocKind kind) {
-    bool first = true, star = false;
+    bool first = true, star = false, spread = false;
     for (const char *s = signature; *s;) {
         const char *end = strstr(s, ", ");
         size_t n = end ? (size_t)(end - s) : strlen(s);
         const char *space = memchr(s, ' ', n), *name = space ? space + 1 : s;
         size_t length = n - (size_t)(name - s);
         bool self = s == signature && kind != DOC_FUNCTION, out = !strncmp(name, "out=", 4) || !strncmp(name, "out ", 4);
+        const bool spreads = !types && space && space > s &&
+                             space[-1] == '*'; /* int[]* size: *size, and what follows goes by name */
         if (n == 1 && *s == '*') {
-            star = true; /* written in front of what follows, if anything does */
+            star = !spread; /* written in front of what follows, if anything does */
         } else if (!(self && types) && !(out && kind != DOC_FUNCTION)) {
             append_string(t, first ? "" : ", ");
             append_string(t, star ? "*, " : "");
+            append_string(t, spreads ? "*" : "");
             first = star = false;
+            spread |= spreads;
             if (self) {
                 append_string(t, "$self");
             } else {
@@ -74,12 +78,10 @@ static void append_parameters(Text *t, const char *signature, bool types, DocKin
     }
 }
 
-static bool spread(const OpRow *row) { return strstr(row->signature, "]* ") != NULL; }
-
 char *op_doc(const OpRow *const *rows, int n, DocKind kind) {
     Text t = {.n = 0};
     const char *suffix = kind == DOC_INPLACE ? "_" : "", *text = op_doc_text(rows[0]->name);
-    if (n == 1 && !spread(rows[0])) {
+    if (n == 1) {
         append_string(&t, rows[0]->name);
         append_string(&t, suffix);
         append_string(&t, "(");

@@ -69,22 +69,54 @@ static const char *const derivative_names[OP_COUNT][2] = {
 static int16_t next_overload[5][OP_COUNT];
 static bool first_of_name[5][OP_COUNT];
 
+/* The exception for a call that fits none of several overloads: what the one that understood most of it has to say, the last among
+ * equals. NULL. */
+static __attribute__((noinline)) PyObject *refuse_overloads(int op, int variant, PyObject *self, PyObject *const *args,
+                                                            Py_ssize_t nargs, PyObject *kwnames) {
+    ArgFrame frame;
+    Arg arg[MAX_ARGS];
+    int best = op, most = -1;
+    for (; op >= 0; op = next_overload[variant][op]) {
+        args_begin(&frame);
+        int ok = args_parse(&amp_rows[op], self, args, nargs, kwnames, &frame, arg, false);
+        args_done(&frame);
+        if (ok < 0) {
+            return NULL;
+        }
+        if (frame.reached >= most) {
+            most = frame.reached;
+            best = op;
+        }
+    }
+    args_begin(&frame);
+    int ok = args_parse(&amp_rows[best], self, args, nargs, kwnames, &frame, arg, true);
+    args_done(&frame);
+    if (ok > 0) { /* an argument is another one at each look */
+        PyErr_Format(PyExc_TypeError, "%s(): the arguments changed while they were read", amp_rows[best].name);
+    }
+    return NULL;
+}
+
 static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    const int first = op;
     for (;;) {
         const OpRow *row = &amp_rows[op];
         int next = next_overload[variant][op];
         ArgFrame frame;
         Arg arg[MAX_ARGS];
         args_begin(&frame);
-        int ok = args_parse(row, self, args, nargs, kwnames, &frame, arg, next < 0);
+        int ok = args_parse(row, self, args, nargs, kwnames, &frame, arg, next < 0 && op == first);
         if (ok > 0 && (variant == 1 || variant == 2) && row->out_index >= 0 && arg[row->out_index].kind != ARG_NONE) {
             PyErr_Format(PyExc_TypeError, "%s%s() got an unexpected keyword argument 'out'", row->name, variant == 2 ? "_" : "");
             ok = -1;
         }
         PyObject *result = ok > 0 ? run_op(row, arg, variant == 2) : NULL;
         args_done(&frame);
-        if (ok || next < 0) {
+        if (ok || (next < 0 && op == first)) {
             return result;
+        }
+        if (next < 0) {
+            return refuse_overloads(first, variant, self, args, nargs, kwnames);
         }
         op = next;
     }

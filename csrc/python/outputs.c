@@ -206,7 +206,6 @@ static __attribute__((noinline)) int check_composite(const OpCall *c, const Tens
     case OP_addr: n = 1; break;
     case OP_cross:
     case OP_linalg_cross:
-    case OP_index_select:
     case OP_nextafter:
     case OP_renorm:
     case OP_scatter_add_or_multiply:

@@ -412,6 +412,14 @@ static int check_inplace(const OpRow *row, Tensor *self) {
             row->name);
         return -1;
     }
+    if ((self->flags & (TENSOR_FUNCTION_VIEW | TENSOR_NO_GRAD_VIEW)) == TENSOR_FUNCTION_VIEW) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s_: a view that a custom Function returned is being modified inplace: its backward knows nothing of that write. "
+            "Return a clone from forward, or clone the view first",
+            row->name);
+        return -1;
+    }
     if (self->flags & TENSOR_REQUIRES_GRAD && !self->fn) {
         PyErr_Format(PyExc_RuntimeError,
                      "%s_: a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",

@@ -4,7 +4,7 @@
 #include "classes.h"
 
 /* List of (pack, unpack) of this thread, innermost last; NULL while there are none. An innermost text forbids hooks: saving raises
- * nothing, entering hooks does. */
+ * nothing, entering hooks does. Hooks and texts never lie on each other. */
 static _Thread_local PyObject *stack;
 
 static PyObject *innermost(void) { return stack ? PyList_GET_ITEM(stack, PyList_GET_SIZE(stack) - 1) : NULL; }
@@ -71,15 +71,28 @@ PyObject *saved_pack(Tensor *t, Node *maker, int nr) {
     return kept;
 }
 
-/* Derivatives rely on the shape and dtype that they saw when they were recorded. */
-static bool same_kind(const Tensor *t, PyObject *kept) {
+/* Derivatives rely on the shape and dtype that they saw when they were recorded: what unpack gave as `dtype`, the one that was packed. New
+ * reference. */
+static Tensor *as_packed(Tensor *t, PyObject *kept) {
     PyObject *shape = PyTuple_GET_ITEM(kept, 2);
-    bool same = PyTuple_GET_SIZE(shape) == t->v.ndim && PyLong_AsLong(PyTuple_GET_ITEM(kept, 3)) == t->v.dtype &&
-                PyLong_AsLong(PyTuple_GET_ITEM(kept, 4)) == t->v.device;
+    const int dtype = (int)PyLong_AsLong(PyTuple_GET_ITEM(kept, 3));
+    bool same = PyTuple_GET_SIZE(shape) == t->v.ndim && PyLong_AsLong(PyTuple_GET_ITEM(kept, 4)) == t->v.device &&
+                (dtype == t->v.dtype || (amp_is_floating(dtype) && amp_is_floating(t->v.dtype)));
     for (int i = 0; same && i < t->v.ndim; i++) {
         same = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)) == t->v.shape[i];
     }
-    return same;
+    if (same) {
+        return raw_cast(t, dtype);
+    }
+    PyObject *text = tensor_describe(t);
+    if (text) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "saved tensor unpack_hook returned a %U, which differs in shape, dtype or device from what was packed: "
+                     "shape %R, %s",
+                     text, shape, amp_dtype_info[dtype].name);
+        Py_DECREF(text);
+    }
+    return NULL;
 }
 
 /* Gives t (not shared) the history that `e` leads to. A leaf is reached through an alias, whose node hands gradients on to it. 0 or -1. */
@@ -109,7 +122,7 @@ static int link_history(Tensor *t, const Edge *e) {
 /* unpack may run a pass over the same graph, which lets go of what the node keeps: `kept` and the edge's end are held here. */
 Tensor *saved_unpack(PyObject *kept, const Edge *edge) {
     const Edge own = edge ? (Edge){Py_XNewRef(edge->to), edge->nr} : (Edge){NULL, 0}, *e = edge ? &own : NULL;
-    Tensor *result = NULL;
+    Tensor *given = NULL, *result = NULL;
     Py_INCREF(kept);
     PyObject *o = PyObject_CallOneArg(PyTuple_GET_ITEM(kept, 0), PyTuple_GET_ITEM(kept, 1));
     if (!o) {
@@ -118,19 +131,13 @@ Tensor *saved_unpack(PyObject *kept, const Edge *edge) {
     if (!tensor_check(o)) {
         PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s",
                      Py_TYPE(o)->tp_name);
-    } else if (!same_kind((Tensor *)o, kept)) {
-        PyObject *text = tensor_describe((Tensor *)o);
-        if (text) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "saved tensor unpack_hook returned a %U, which differs in shape, dtype or device from what was packed",
-                         text);
-            Py_DECREF(text);
-        }
-    } else if (e && e->to == o) { /* the leaf itself */
-        result = (Tensor *)Py_NewRef(o);
-    } else if ((result = tensor_shallow((Tensor *)o)) && link_history(result, e) < 0) {
+    } else if (!(given = as_packed((Tensor *)o, kept))) {
+    } else if (e && e->to == (PyObject *)given) { /* the leaf itself */
+        result = (Tensor *)Py_NewRef((PyObject *)given);
+    } else if ((result = tensor_shallow(given)) && link_history(result, e) < 0) {
         Py_CLEAR(result);
     }
+    Py_XDECREF(given);
     Py_DECREF(o);
 done:
     Py_XDECREF(own.to);
@@ -142,8 +149,9 @@ done:
 
 static PyObject *push(PyObject *entry) {
     PyObject *top = innermost();
-    if (top && PyUnicode_Check(top) && PyTuple_Check(entry)) {
-        PyErr_SetObject(PyExc_RuntimeError, top);
+    if (top &&
+        PyTuple_Check(top) != PyTuple_Check(entry)) { /* hooks where they are forbidden, or forbidden where there are some */
+        PyErr_SetObject(PyExc_RuntimeError, PyUnicode_Check(top) ? top : entry);
         return NULL;
     }
     if (!stack && !(stack = PyList_New(0))) {
@@ -196,7 +204,9 @@ int saved_hooks_init(PyObject *module) {
         {"_push_saved_tensors_hooks", (PyCFunction)(void (*)(void))push_hooks, METH_FASTCALL,
          "_push_saved_tensors_hooks(pack, unpack, /)\n--\n\nFrom now on this thread's graph keeps pack(tensor)."},
         {"_forbid_saved_tensors_hooks", forbid_hooks, METH_O,
-         "_forbid_saved_tensors_hooks(message, /)\n--\n\nFrom now on pushing hooks in this thread raises."},
+         "_forbid_saved_tensors_hooks(message, /)\n--\n\nFrom now on pushing hooks in this thread raises; so does this while "
+         "there are "
+         "some."},
         {"_pop_saved_tensors_hooks", pop_hooks, METH_NOARGS,
          "_pop_saved_tensors_hooks()\n--\n\nTakes back what was pushed or forbidden last."},
         {NULL, NULL, 0, NULL},

@@ -3,7 +3,8 @@
  *   while recording   t --pack--> any object, kept in t's place          in backward   object --unpack--> tensor
  *
  * pack sees the tensor itself, so that it can tell a parameter from an activation. A Python number is kept as it is: its tensor promotes
- * in its own way, and is none to a user. */
+ * in its own way, and is none to a user. So are the statistics in float64 of norms and losses. unpack may give another floating dtype, which
+ * becomes the one that was packed: hooks compress. */
 #ifndef AMP_SAVED_HOOKS_H
 #define AMP_SAVED_HOOKS_H
 #include "node.h"

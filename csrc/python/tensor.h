@@ -48,8 +48,10 @@ enum {
     TENSOR_WRAPPED = 2,       /* made from a Python number: takes part in promotion by category only */
     TENSOR_INFERENCE = 4,     /* made in inference mode */
     TENSOR_RETAINS_GRAD = 8,
-    TENSOR_IS_DATA = 16,      /* a .data/.detach() alias with its own version counter semantics: writes bump `writes` only */
-    TENSOR_NO_GRAD_VIEW = 32, /* a view made under no_grad: in-place recording on it is refused */
+    TENSOR_IS_DATA = 16,       /* a .data/.detach() alias with its own version counter semantics: writes bump `writes` only */
+    TENSOR_NO_GRAD_VIEW = 32,  /* a view made under no_grad: in-place recording on it is refused */
+    TENSOR_FUNCTION_VIEW = 64, /* what a custom Function returned of another tensor's memory, or a view of that: only its own node
+                                * knows its history, which ends with the next write to that memory */
 };
 
 enum { CAST_SLOTS = 2 };

@@ -50,11 +50,17 @@ int dtype_parse(PyObject *o) {
 
 const char *dtype_names(void) {
 #define DTYPE(id, name, numpy, bytes, category, shortname) " " name
-    static const char names[] =
+    static char names[sizeof
 #include "../core/dtypes.def"
-        ;
-#undef DTYPE
-    return names + 1;
+    ];
+    const bool made = *names;
+    for (int id = 0; !made && id < AMP_DTYPE_COUNT; id++) {
+        if (*amp_dtype_info[id].numpy) {
+            size_t n = strlen(names);
+            PyOS_snprintf(names + n, sizeof names - n, "%s%s", n ? " " : "", amp_dtype_info[id].name);
+        }
+    }
+    return names;
 }
 
 static PyObject *dtype_repr(PyObject *self) { return PyUnicode_FromFormat("ampnative.%s", dtype_info(self)->name); }

@@ -16,7 +16,13 @@ _mse_loss = _C.nn.mse_loss
 
 
 def _legacy_reduction(size_average: bool | None, reduce: bool | None) -> str:
-    reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+    for option, value in (("size_average", size_average), ("reduce", reduce)):
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise RuntimeError(
+                f"{option} must be a bool, not a Tensor of size {tuple(value.shape)}: weights and other tensors are given by name"
+            )
+    keep = reduce is not None and not reduce
+    reduction = "none" if keep else "sum" if size_average is not None and not size_average else "mean"
     warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", stacklevel=3)
     return reduction
 

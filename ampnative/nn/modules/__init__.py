@@ -4,6 +4,7 @@ import sys as _sys
 
 from .. import *
 from ..module import Module
+from . import module as module
 
 _HERE = ("activation", "adaptive", "container", "conv", "distance", "dropout", "flatten", "lazy", "linear", "loss", "padding",
          "pooling", "transformer", "upsampling")  # fmt: skip

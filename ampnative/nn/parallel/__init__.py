@@ -6,7 +6,7 @@ from typing import Any
 
 from ..module import Module
 
-__all__ = ["DataParallel", "DistributedDataParallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
@@ -26,3 +26,10 @@ class DistributedDataParallel(Module):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("DistributedDataParallel is not available: there is one process here. Use the model as it is")
+
+
+def data_parallel(
+    module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, module_kwargs: Any = None
+) -> Any:
+    """``module(*inputs, **module_kwargs)``, as PyTorch does with one device; an input that is no tuple is the only one."""
+    return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))

@@ -206,6 +206,9 @@ def pad_sequence(
     sequences = list(sequences.unbind(0) if isinstance(sequences, Tensor) else sequences)
     if not sequences:
         raise RuntimeError("pad_sequence: received an empty list of sequences")
+    for i, sequence in enumerate(sequences):
+        if not isinstance(sequence, Tensor):
+            raise TypeError(f"pad_sequence: expected Tensor as element {i} in argument 0, but got {type(sequence).__name__}")
     first = sequences[0]
     if first.dim() == 0:
         raise RuntimeError("pad_sequence: sequences need at least one dimension, their length")

@@ -1,5 +1,6 @@
 """Data sets, samplers, and the DataLoader with its worker processes."""
 
+from . import distributed as distributed
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader
 from .dataset import ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset, random_split

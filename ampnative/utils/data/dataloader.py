@@ -14,6 +14,7 @@ from .collate import default_collate, default_convert
 from .dataset import IterableDataset, Subset, TensorDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, draw_seed
 from .worker import DATA, END, Workers, raise_again
+from .worker import get_worker_info as get_worker_info
 
 
 class _Fetch:

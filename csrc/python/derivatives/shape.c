@@ -300,11 +300,10 @@ static Tensor *index_put(Back *b, Tensor *x, Arg indices, Tensor *values, Arg fi
 }
 
 /* Whole rows by one list of numbers, none of which counts from the end: then the gradient is that of a table. */
-static bool is_table(Back *b, const Arg *indices) {
+static bool is_table(Back *b, const Tensor *index, int64_t dim) {
     const TensorMeta *m = &IN_META(0);
-    const Tensor *index = indices->n == 1 ? indices->ts[0] : NULL;
     enum { WIDE = 16 }; /* elements of a row that make up for sorting */
-    if (!index || ARG(2).i != 0 || m->ndim < 2 || m->ndim + index->v.ndim > AMP_MAX_DIMS || !amp_is_floating(m->dtype) ||
+    if (!index || dim != 0 || m->ndim < 2 || m->ndim + index->v.ndim > AMP_MAX_DIMS || !amp_is_floating(m->dtype) ||
         index->v.dtype != AMP_INT64 || index->v.layout != LAYOUT_CONTIGUOUS || index->v.device != m->device ||
         amp_numel(m->ndim - 1, m->shape + 1) < WIDE) {
         return false;
@@ -332,12 +331,26 @@ void d_index(Back *b) {
     Tensor *room[AMP_MAX_DIMS];
     Arg indices;
     if (NEED(0) && b->g && saved_indices(b, &indices, room, AMP_MAX_DIMS)) {
-        if (is_table(b, &indices)) {
+        if (is_table(b, indices.n == 1 ? indices.ts[0] : NULL, ARG(2).i)) {
             b->grad[0] = table_gradient(b, indices.ts[0]);
             return;
         }
         b->grad[0] = index_put(b, zeros_meta(b, b->g, &IN_META(0)), indices, b->g, ARG(2), ARG(3), true);
     }
+}
+
+void d_index_select(Back *b) {
+    const TensorMeta *m = &IN_META(0);
+    Tensor *index = cast(b, IN(1), AMP_INT64);
+    if (!NEED(0) || !b->g || !index) {
+        return;
+    }
+    if (is_table(b, index, dim_of(ARG(1).i, m->ndim))) {
+        b->grad[0] = table_gradient(b, index);
+        return;
+    }
+    Arg arg[MAX_ARGS] = {arg_tensor(zeros_meta(b, b->g, m)), ARG(1), arg_tensor(index), arg_tensor(b->g), arg_float(1)};
+    GRAD(0, op_args(b, OP_index_add, arg));
 }
 
 /* Inputs: the tensor, the indices, the values. */
