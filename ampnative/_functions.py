@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _C, _functions_math, _functions_search, _functions_shape, _functions_small, _functions_statistics
 from ._C import Tensor
-from ._ops._common import integers
+from ._ops._common import integers, one_integer
 
 __all__: list[str] = []
 
@@ -120,6 +120,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive parts along ``dim``: of one size (the last may be smaller), or of the given sizes, which must add up."""
     size = tensor.size(dim)
+    split_size_or_sections = one_integer(split_size_or_sections)
     if isinstance(split_size_or_sections, int):
         step = split_size_or_sections
         if step < 0 or (step == 0 and size > 0):
@@ -162,6 +163,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @_method
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """A view with dimensions ``source`` moved to ``destination``; the others keep their order."""
+    source, destination = one_integer(source), one_integer(destination)
     sources = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
     n = input.dim()

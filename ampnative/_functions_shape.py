@@ -12,7 +12,7 @@ from typing import Any
 from . import _C
 from ._C import Tensor
 from ._function_names import Names, with_out
-from ._ops._common import integers, joined_shape
+from ._ops._common import integers, joined_shape, one_integer
 
 __all__: list[str] = []
 _names = Names(__all__)
@@ -63,6 +63,7 @@ def tensor_split(
         if indices_or_sections.dim() > 1 or indices_or_sections.dtype != _C.int64:
             raise RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero- or one-dimensional tensor of int64")
         indices_or_sections = indices_or_sections.tolist()
+    indices_or_sections = one_integer(indices_or_sections)
     size = input.size(dim)
     if isinstance(indices_or_sections, int):
         n = indices_or_sections
@@ -83,6 +84,7 @@ def _named_split(name: str, input: Tensor, sections: int | Sequence[int], dim: i
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {input.dim()} dimensions!"
         )
+    sections = one_integer(sections)
     if isinstance(sections, int) and (sections <= 0 or input.size(dim) % sections):
         raise RuntimeError(
             f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {input.size(dim)} is not "
@@ -239,6 +241,9 @@ def repeat_interleave(
         repeats, input, dim = input, _C.functions.arange(input.numel(), device=input.device), 0
     if dim is None:
         input, dim = input.reshape(-1), 0
+    if not isinstance(repeats, Tensor):
+        repeats = one_integer(repeats)
+    dim = one_integer(dim)
     if isinstance(repeats, bool) or not isinstance(repeats, (int, Tensor)) or not isinstance(dim, int):
         raise TypeError(
             "repeat_interleave() received an invalid combination of arguments: repeats has to be an int or a tensor of ints and "

@@ -14,6 +14,7 @@ from ._absent import absent_op
 from ._C import Tensor
 from ._function_names import with_out
 from ._ops import fft as _bodies
+from ._ops._common import one_integer
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
@@ -67,6 +68,7 @@ def ihfft2(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None =
 
 
 def _sizes(value: Any) -> Any:
+    value = one_integer(value)
     return (value,) if isinstance(value, int) else value
 
 
@@ -94,6 +96,7 @@ def rfftfreq(
 
 
 def _rolled(input: Tensor, dim: int | list[int] | tuple[int, ...] | None, back: bool) -> Tensor:
+    dim = one_integer(dim)
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     for d in dims:
         size = input.size(d)

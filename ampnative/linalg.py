@@ -15,6 +15,7 @@ from ._absent import absent_op
 from ._C import Tensor
 from ._function_names import with_out
 from ._functions_products import matrix_power
+from ._ops._common import one_integer
 from ._ops._matrix import (
     LinAlgError,
     linalg_ldl_factor,
@@ -79,6 +80,7 @@ def norm(
     Raises:
         RuntimeError: ``ord`` without ``dim`` on a tensor that is neither a vector nor a matrix.
     """
+    dim = one_integer(dim)
     dims = (dim,) if isinstance(dim, int) else None if dim is None else tuple(dim)
     options = {"dtype": dtype} if dtype is not None else {}
     if out is not None:

@@ -50,7 +50,8 @@ def save(obj: Any, f: Any) -> None:
     `obj` may nest dicts (any key type that can be saved), OrderedDicts (with the ``_metadata`` of a state_dict), Counters,
     defaultdicts (of a built-in type or None), lists, tuples and sets of tensors, ndarrays, numbers, strings, bytes, bytearrays,
     None, dtypes, devices and Sizes. Tensors keep dtype, device, shape, ``requires_grad``, being a Parameter, and sharing where two
-    of them are the same memory. A path is replaced all at once: after a crash it holds the old file or the new one.
+    of them are the same memory; a view of a part is saved on its own. A path is replaced all at once: after a crash it holds the
+    old file or the new one.
 
     Plain ``np.load`` opens the file, too: one member per tensor or array, bfloat16 as uint16 and fp8 as uint8 (their bits),
     and ``index.json`` (bytes), which says how they are nested and what the true dtypes are. Only :func:`load` puts that back.

@@ -178,7 +178,7 @@ def test_a_dimension_with_one_out_is_no_elementwise_maximum():
     x = torch.arange(6.0).reshape(2, 3)
     for op in (torch.max, torch.min):
         for arguments in ((x, 1), (x, 1.5)):
-            with pytest.raises(TypeError, match="invalid combination of arguments"):
+            with pytest.raises(TypeError, match="must be tuple of Tensors|must be int"):
                 op(*arguments, out=torch.empty(2))
     assert torch.max(x, torch.tensor(2.0)).tolist() == [[2, 2, 2], [3, 4, 5]]
 

@@ -70,6 +70,13 @@ def integers(function: str, parameter: str, given: Any) -> list[int]:
     return out
 
 
+def one_integer(value: Any) -> Any:
+    """An integer of NumPy's, or in a tensor without dimensions, as Python's; everything else as it is."""
+    if isinstance(value, (int, list, tuple)) or getattr(value, "ndim", True) or not hasattr(value, "__index__"):
+        return value
+    return value if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()) else operator.index(value)
+
+
 def joined_shape(*shapes: Any) -> tuple[int, ...]:
     """The shape that tensors of these shapes broadcast to; numbers stand for (n,). RuntimeError where there is none."""
     out: list[int] = []

@@ -307,8 +307,17 @@ int args_int_list(PyObject *o, ArgFrame *f, Arg *arg) {
         arg->n = 1;
         return to_int(o, room);
     }
-    if (!PyTuple_Check(o) && !PyList_Check(o)) {
-        return 0;
+    if (!PyTuple_Check(o) && !PyList_Check(o)) { /* NumPy's integers and tensors without dimensions stand for a list of one */
+        int64_t one;
+        int ok = PyBool_Check(o) || array_check(o) || (tensor_check(o) && ((Tensor *)o)->v.ndim) ? 0 : to_int(o, &one);
+        int64_t *room = ok > 0 ? frame_room(f, &f->nints, FRAME_INTS, (char *)f->ints, 1, sizeof *room) : NULL;
+        if (!room) {
+            return ok > 0 ? -1 : ok;
+        }
+        room[0] = one;
+        arg->ints = room;
+        arg->n = 1;
+        return 1;
     }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     int64_t *room = frame_room(f, &f->nints, FRAME_INTS, (char *)f->ints, n, sizeof *room);

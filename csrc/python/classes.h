@@ -25,6 +25,10 @@ int result_set(OpCall *c, Tensor *t);
 
 /* The device of all tensor arguments; 0-dim CPU tensors may join any. -1 with RuntimeError. */
 int common_device(const OpCall *c);
+/* The same for ops whose result lies where their first tensor does: all others must be there too. 0, or -1 with RuntimeError. */
+int same_device(const OpCall *c);
+/* An index: where self is, or on the CPU beside a self on "cuda"; what is beside a self on "meta" is not read. 0, or -1 with RuntimeError. */
+int readable_beside(const char *name, const Tensor *self, const Tensor *t);
 /* t converted by the copy slot, not recorded; t itself if it has the dtype. New reference. */
 Tensor *raw_cast(Tensor *t, int dtype);
 Tensor *raw_contiguous(Tensor *t);

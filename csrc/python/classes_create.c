@@ -431,6 +431,9 @@ int run_BERNOULLI_EACH(OpCall *c) {
         arg[1].num = number_float(arg[1].f);
         return result_set(c, (Tensor *)run_op(&amp_rows[OP_bernoulli_fill], arg, true));
     }
+    if (same_device(c) < 0) {
+        return -1;
+    }
     if (!amp_is_floating(p->v.dtype)) {
         PyErr_Format(PyExc_NotImplementedError, "\"bernoulli\" not implemented for '%s': probabilities have a floating dtype",
                      amp_dtype_info[p->v.dtype].name);

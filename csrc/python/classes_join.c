@@ -250,7 +250,7 @@ static int plan_index(const OpCall *c, const View *in, const Arg *indices, int f
     p->nb = 0;
     for (int i = 0; i < p->k; i++) {
         int64_t joined[AMP_MAX_DIMS];
-        if (check_index(c, indices->ts[i]) < 0) {
+        if (check_index(c, indices->ts[i]) < 0 || readable_beside(c->row->name, c->arg[0].t, indices->ts[i]) < 0) {
             return -1;
         }
         memcpy(joined, p->batch, (size_t)p->nb * sizeof *joined);
@@ -356,7 +356,7 @@ int run_INDEX_PUT(OpCall *c) {
     Tensor *in = c->arg[0].t, *values = c->arg[2].t;
     bool adjacent = c->arg[4].i != 0;
     IndexPlan p;
-    Tensor *out = result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
+    Tensor *out = same_device(c) < 0 ? NULL : result_new(c, 0, in->v.ndim, in->v.shape, in->v.dtype, in->v.device, ALIAS_INPUT);
     if (!out || (out != in && raw_copy(&out->v, &in->v) < 0)) {
         return -1;
     }
@@ -399,6 +399,12 @@ int run_INDEX_PUT(OpCall *c) {
 
 int run_NONZERO(OpCall *c) {
     Tensor *in = c->arg[0].t;
+    if (in->v.device == AMP_META) {
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "nonzero(): the size of its result, and of what a mask selects, depends on values, which a tensor on "
+                        "\"meta\" does not have: use one on \"cpu\"");
+        return -1;
+    }
     int64_t count = 0;
     Call call = {.op = OP_nonzero, .nin = 1, .in = {&in->v}, .extra = &count};
     if (run_slot(in->v.device, AMP_BACKEND_SLOT(in->v.device, nonzero), &call, in->v.numel * 8, "nonzero") < 0) {

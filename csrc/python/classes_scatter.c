@@ -27,6 +27,9 @@ static Tensor *line_index(const OpCall *c, Tensor *index) {
     return raw_cast(index, AMP_INT64);
 }
 
+/* The dimension that the index counts in, its tensors on one device; -1 with an exception. */
+static int dim_of_call(const OpCall *c) { return same_device(c) < 0 ? -1 : wrap_dim(c->arg[1].i, c->arg[0].t->v.ndim); }
+
 /* Every index is checked before anything is written. `from_end`: negative ones count from the end. */
 static int check_positions(const OpCall *c, const Tensor *index, int dim, int64_t size, bool from_end) {
     const char *p = index->v.data;
@@ -174,7 +177,7 @@ static int check_rows(const OpCall *c, const Tensor *in, const Tensor *index, co
 int run_INDEX_WRITE(OpCall *c) {
     Tensor *in = c->arg[0].t, *source = c->arg[3].t;
     bool adds = c->row->op == OP_index_add;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
+    int dim = dim_of_call(c), failed = -1;
     Tensor *index = dim < 0 ? NULL : line_index(c, c->arg[2].t), *scaled = NULL;
     if (!index || check_rows(c, in, index, source, dim) < 0 ||
         check_positions(c, index, dim, in->v.ndim ? in->v.shape[dim] : 1, false) < 0) {
@@ -208,7 +211,7 @@ done:
 
 int run_INDEX_FILL(OpCall *c) {
     Tensor *in = c->arg[0].t, *value = c->arg[3].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
+    int dim = dim_of_call(c), failed = -1;
     if (dim < 0) {
         return -1;
     }
@@ -341,7 +344,7 @@ static int gather_slot(const OpCall *c, View *table, const View *index, View *ot
 
 int run_GATHER(OpCall *c) {
     Tensor *in = c->arg[0].t, *given = c->arg[2].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim);
+    int dim = dim_of_call(c);
     Tensor *index = dim < 0 ? NULL : place_index(c, given);
     if (!index) {
         return -1;
@@ -371,7 +374,7 @@ done:
 /* The scatters: = a number, = src, += src. */
 int run_SCATTER(OpCall *c) {
     Tensor *in = c->arg[0].t, *src = c->row->op == OP_scatter_value ? NULL : c->arg[3].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
+    int dim = dim_of_call(c), failed = -1;
     Tensor *index = dim < 0 ? NULL : scatter_index(c, in, c->arg[2].t, src, dim);
     if (!index) {
         return -1;
@@ -389,7 +392,7 @@ int run_SCATTER(OpCall *c) {
 /* scatter_reduce with include_self, without sums. */
 int run_SCATTER_INTO(OpCall *c) {
     Tensor *in = c->arg[0].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
+    int dim = dim_of_call(c), failed = -1;
     Tensor *index = dim < 0 ? NULL : scatter_index(c, in, c->arg[2].t, c->arg[3].t, dim);
     if (!index) {
         return -1;
@@ -404,7 +407,7 @@ int run_SCATTER_INTO(OpCall *c) {
 /* Unlike x[index], index_select does not count from the end. */
 int run_INDEX_SELECT(OpCall *c) {
     Tensor *in = c->arg[0].t, *given = c->arg[2].t;
-    int dim = wrap_dim(c->arg[1].i, in->v.ndim), failed = -1;
+    int dim = dim_of_call(c), failed = -1;
     if (dim < 0) {
         return -1;
     }
@@ -486,7 +489,7 @@ int run_DIAGONAL_SCATTER(OpCall *c) {
     Tensor *in = c->arg[0].t, *src = c->arg[1].t;
     int64_t shape[AMP_MAX_DIMS], stride[AMP_MAX_DIMS], start;
     View view;
-    Tensor *out = copied_input(c, in);
+    Tensor *out = same_device(c) < 0 ? NULL : copied_input(c, in);
     if (!out || plan_diagonal(&out->v, c->arg[2].i, c->arg[3].i, c->arg[4].i, &view, shape, stride, &start) < 0) {
         return -1;
     }

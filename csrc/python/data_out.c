@@ -1,6 +1,7 @@
 /* Data out: Python numbers and lists, ndarrays, the buffer protocol, copies and pickles of a Tensor. */
 #include <string.h>
 
+#include "../core/autocast.h"
 #include "interop.h"
 #include "run_op.h"
 #include "tensor_methods.h"
@@ -215,7 +216,7 @@ static PyObject *method_format(PyObject *self, PyObject *spec) {
 
 /* What numpy(), __array__ and their kin refuse. 0 or -1. */
 static int check_exportable(Tensor *t, PyObject *exception) {
-    if (tensor_requires_grad(t)) {
+    if (amp_grad_enabled && tensor_requires_grad(t)) {
         PyErr_SetString(exception, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");
         return -1;
     }

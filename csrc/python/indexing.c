@@ -108,6 +108,9 @@ static int take_mask(Selection *s, int *dim, Tensor *mask) {
 }
 
 static int take_tensor(Selection *s, int *dim, Tensor *t) {
+    if (readable_beside("indexing", s->view, t) < 0) {
+        return -1;
+    }
     if (is_mask(t)) {
         Tensor *mask = t->v.dtype == AMP_BOOL ? (Tensor *)Py_NewRef(t) : call_cast(t, AMP_BOOL);
         int failed = mask ? take_mask(s, dim, mask) : -1;

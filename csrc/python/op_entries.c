@@ -208,16 +208,17 @@ static void link_overloads(void) {
     }
 }
 
-/* clamp(min=t, max=u) of tensors, or of numbers, among which 0-dim tensors count then: whether there is a later overload with a number of
- * the same name in the same place. */
+/* clamp(min=t, max=u) of tensors, or of numbers, among which 0-dim tensors count then, and max(x, t) or max(x, dim): whether there is a
+ * later overload with a number of the same name, or an integer, in the same place. */
 static void find_strict(void) {
     for (int i = 0; i < OP_COUNT; i++) {
         for (int v = 0; v < 5; v++) {
             for (int k = next_overload[v][i]; k >= 0; k = next_overload[v][k]) {
                 for (int p = 0; p < amp_rows[i].nparams && p < amp_rows[k].nparams; p++) {
                     Param *tensor = &amp_rows[i].param[p], *number = &amp_rows[k].param[p];
-                    tensor->strict |= tensor->kind == ARG_TENSOR && number->kind == ARG_NUMBER &&
-                                      tensor->interned == number->interned;
+                    tensor->strict |= tensor->kind == ARG_TENSOR &&
+                                      ((number->kind == ARG_NUMBER && tensor->interned == number->interned) ||
+                                       number->kind == ARG_INT);
                 }
             }
         }

@@ -218,7 +218,7 @@ static int device_conflict(const char *name, int first, int other) {
             PyExc_RuntimeError,
             "%s: Expected all tensors to be on the same device, but found at least two devices, %S and %S! Move one with "
             ".to()",
-            name, a, b);
+            name + (*name == '_'), a, b);
     }
     Py_XDECREF(a);
     Py_XDECREF(b);
@@ -244,6 +244,23 @@ int common_device(const OpCall *c) {
         }
     }
     return device < 0 ? AMP_CPU : device;
+}
+
+int readable_beside(const char *name, const Tensor *self, const Tensor *t) {
+    const int home = self->v.device, device = t->v.device;
+    return device == home || home == AMP_META || (device == AMP_CPU && home == AMP_CUDA) ? 0
+                                                                                         : device_conflict(name, home, device);
+}
+
+int same_device(const OpCall *c) {
+    const Tensor *self = c->arg[0].t;
+    for (int i = 1; i < c->row->nparams; i++) {
+        const Tensor *t = c->arg[i].kind == ARG_TENSOR && i != c->row->out_index ? c->arg[i].t : NULL;
+        if (t && t->v.device != self->v.device && (t->v.ndim || t->v.device != AMP_CPU)) {
+            return device_conflict(c->row->name, self->v.device, t->v.device);
+        }
+    }
+    return 0;
 }
 
 int wrap_dim(int64_t dim, int ndim) {

@@ -12,6 +12,7 @@ from typing import Any
 from ... import _C
 from ..._C import Tensor
 from ..._C.functions import rand
+from ..._ops._common import one_integer
 
 Ints = int | Sequence[int]
 _max_pool = {1: _C.functions.max_pool1d, 2: _C.functions.max_pool2d, 3: _C.functions.max_pool3d}
@@ -167,6 +168,7 @@ def fractional_max_pool3d(
 
 
 def _tuple(value: Ints, n: int) -> list[int]:
+    value = one_integer(value)
     return [value] * n if isinstance(value, int) else list(value)
 
 
