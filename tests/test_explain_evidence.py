@@ -241,3 +241,67 @@ def test_thousands_of_losses_are_remembered_in_little():
     assert len(scaler._losses._judged) <= 1100
     scaler.step(optimizer)
     assert scaler.explain()[0].loss_finite is False
+
+
+def halved(where):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.half().float()
+
+    net = torch.nn.Linear(4, 1)
+    if where == "tensor":
+        net.weight.register_hook(lambda grad: grad.half().float())
+    elif where == "after":
+        net.weight.register_post_accumulate_grad_hook(lambda p: p.grad.copy_(p.grad.half()))
+    return net, Half.apply if where == "function" else lambda x: x.register_hook(lambda grad: grad.half().float()) and x
+
+
+@pytest.mark.parametrize("where", ["tensor", "after", "function", "output"])
+def test_what_python_code_computes_in_float16_is_not_called_float32(where):
+    net, wrap = halved(where)
+    optimizer = torch.optim.SGD(net.named_parameters(), lr=1e-4)
+    scaler = GradScaler("cpu", init_scale=2.0**16)
+    for _ in range(6):
+        optimizer.zero_grad()
+        out = net(torch.ones(4, 4) * 3)
+        scaler.scale((wrap(out) if where in ("function", "output") else out).sum() * 40).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    steps = scaler.explain()
+    assert steps and all(step.float16 is None and "no float16 gradient" not in step.cause for step in steps)
+    assert all("the scale was too large" in step.cause for step in steps)
+
+
+def test_a_good_batch_after_a_bad_one_proves_nothing_far_from_the_limits():
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([("p", p)], lr=1e-6)
+    scaler = GradScaler("cpu", init_scale=2.0**8)
+    for i in range(5):
+        optimizer.zero_grad()
+        loss = ((p.half() - (p.detach().half() if i == 2 else 0)).abs().float().sqrt() * 1e-4).sum()  # sqrt at 0
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    (step,) = scaler.explain()
+    assert "it seems" not in step.cause and "or a derivative" in step.cause and "was good, but with other data" in step.cause
+
+
+def test_steps_that_the_script_leaves_out_count_all_the_same():
+    p = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([p], lr=1e-6)
+    scaler = GradScaler("cpu", init_scale=2.0**8)
+    for i in range(40):
+        scaler.scale(p * float("inf")).backward()
+        scaler.unscale_(optimizer)
+        if i % 20 == 0:
+            scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    told = scaler.explain()
+    assert len(told) == 32 and str(told).startswith("40 skipped of 40 steps") and scaler.metrics()["skipped_total"] == 2
+    assert str(copy.deepcopy(scaler).explain()) == str(told)

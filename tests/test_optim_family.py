@@ -361,3 +361,17 @@ def test_optimizers_that_are_not_there():
     with pytest.raises(NotImplementedError, match="optim.SparseAdam is not available: gradients are dense"):
         assert optim.SparseAdam
     assert not hasattr(optim, "nonsense")
+
+
+def test_lbfgs_line_search_on_straight_lines():
+    """Where the slopes of both points agree, the cubic between them has no minimum. Values are PyTorch's."""
+    x = torch.nn.Parameter(torch.tensor([-1.2, 1.0, 0.5]))
+    optimizer = torch.optim.LBFGS([x], max_iter=4, history_size=2, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = x.abs().sum()
+        loss.backward()
+        return loss
+
+    assert [optimizer.step(closure).item() for _ in range(4)] == pytest.approx([2.7, 0.70067674, 0.27072912, 0.0852118], rel=1e-5)

@@ -162,8 +162,9 @@ class SkippedStep:
             return f"likely {derivative}{loss}, as the scale and the finite gradients are far below float16's largest number"
         lower = self.good_scale is not None and self.good_scale < self.old_scale
         good = f"step {self.good_update} at {scale_text(self.good_scale or 0.0)} was good"
-        # One step may have failed by its data alone: NaN without inf is as likely to be that.
-        if lower and (self.run > 1 or not only_nan):
+        # A few steps may have failed by their data alone: NaN without inf, or far from float16's largest number, is as likely to be that.
+        near = max(abs(self.old_scale), largest) * _MARGIN > _FP16_LARGEST
+        if lower and near and (self.run > 1 or not only_nan):
             return f"it seems that {too_large}, as {good}"
         fallen = self.first_scale is not None and self.old_scale * _LONG_FALL <= self.first_scale
         if self.in_a_row >= _LONG_RUN and fallen and max(self.old_scale, largest) * _MARGIN <= _FP16_LARGEST:
@@ -322,8 +323,18 @@ class SkipLog(deque[SkippedStep]):
 
     def __init__(self, steps: Iterable[SkippedStep] = (), maxlen: int | None = None) -> None:
         super().__init__(steps, maxlen)
+        self._dropped = 0
         self.runs: list[_Run] = []
         self._latest: _Run | None = None
+
+    def append(self, step: SkippedStep) -> None:
+        self._dropped += len(self) == self.maxlen
+        super().append(step)
+
+    @property
+    def total(self) -> int:
+        """Of all skipped steps, also those that are no longer kept."""
+        return self._dropped + len(self)
 
     def _run_of(self, optimizer: Any) -> _Run | None:
         for run in self.runs:

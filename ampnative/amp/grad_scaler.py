@@ -740,7 +740,7 @@ class GradScaler:
         self._history = history
 
     def metrics(self) -> dict[str, float]:
-        """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped_total,
+        """Flat dict for a progress bar or logger: scale, growth_tracker, steps taken, skipped_total (by step()),
         skipped_in_a_row (of the optimizer with most), skip_rate, and with limits floor_hits."""
         taken = skipped = in_a_row = 0
         if self._enabled:
@@ -764,11 +764,12 @@ class GradScaler:
 
     def explain(self) -> Explanation:
         """Why steps were skipped: for each of the last 32, the parameters with inf or NaN, their counts, the scale before and
-        after, and the cause: where scale, gradients, losses and neighbouring steps do not tell it, what it may have been."""
+        after, and the cause: where scale, gradients, losses and neighbouring steps do not tell it, what it may have been. A step that
+        the script itself left out, after unscale_() found inf or NaN, counts as skipped here."""
         if not self._enabled:
             return Explanation((), 0)
         steps = (*self._skips, *self._pending.values())
-        skipped = max(self._steps_skipped, len(steps))
+        skipped = max(self._steps_skipped, self._skips.total + len(self._pending))
         return Explanation(steps[-_EXPLAINED_STEPS:], skipped, self._steps_taken + skipped)
 
     def __repr__(self) -> str:

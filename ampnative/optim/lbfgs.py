@@ -198,6 +198,11 @@ class _Memory:
         self.scale = curvature / y.dot(y)
 
 
+def _ratio(a: float, b: float) -> float:
+    """a / b, where b may be 0, as slopes that agree make it: infinite then, and NaN for 0 / 0."""
+    return a / b if b else math.copysign(math.inf, a) * math.copysign(1.0, b) if a else math.nan
+
+
 def _cubic_minimum(x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float] | None = None) -> float:
     """Where the cubic through two points with these values and slopes is smallest, within the bounds (of the points by default)."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
@@ -207,9 +212,9 @@ def _cubic_minimum(x1: float, f1: float, g1: float, x2: float, f2: float, g2: fl
         return (low + high) / 2.0
     d2 = math.sqrt(square)
     if x1 <= x2:
-        position = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
+        position = x2 - (x2 - x1) * _ratio(g2 + d2 - d1, g2 - g1 + 2 * d2)
     else:
-        position = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2))
+        position = x1 - (x1 - x2) * _ratio(g1 + d2 - d1, g1 - g2 + 2 * d2)
     return min(max(position, low), high)
 
 

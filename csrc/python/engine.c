@@ -255,6 +255,9 @@ static int add_to_leaf(const Task *t, Tensor *leaf, Tensor *g) {
                              (leaf->meta->hooks || leaf->meta->before_accumulating); /* a hook may have unscaled it */
         if (stale == 0 && leaf->grad) {
             note_loss(t, leaf->grad->st, zeroed ? NULL : have, before != 0);
+            if (by_hand || (leaf->meta && leaf->meta->post_accumulate_hooks)) {
+                leaf->grad->st->loss_flags |= leaf->grad->st->loss_flags ? LOSS_PYTHON : 0;
+            }
         }
         if (stale == 0 && t->scaled && leaf->grad && !by_hand) {
             mark_scaled(t, leaf->grad, before);
@@ -504,6 +507,7 @@ static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
         return apply_slices(t, n, g_out, grad);
     }
     if (n->op == NODE_FUNCTION) {
+        t->loss_flags |= LOSS_PYTHON;
         return function_backward(n, t->slices, g_out, grad, t->create_graph);
     }
     return apply_row(t, n, g_out, grad);
@@ -512,6 +516,7 @@ static int apply_node(Task *t, Node *n, Tensor **g_out, Tensor **grad) {
 static int before_node(Task *t, Node *n, Tensor **sum) {
     PyObject *hooks = node_rare(n, RARE_TENSOR_HOOKS), *retain = node_rare(n, RARE_RETAIN);
     if (hooks) { /* list of (output number, dict) */
+        t->loss_flags |= LOSS_PYTHON;
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks); i++) {
             PyObject *pair = PyList_GET_ITEM(hooks, i);
             long nr = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
@@ -579,6 +584,7 @@ static int run_after_hooks(PyObject *hooks, const Node *n, Tensor **grad, PyObje
 static int apply_watched(Task *t, Node *n, Tensor **sum, Tensor **grad) {
     PyObject *before = Py_XNewRef(node_rare(n, RARE_PRE_HOOKS)), *after = Py_XNewRef(node_rare(n, RARE_HOOKS)), *given = NULL;
     Node *outer = anomaly_enter(anomaly_enabled ? n : NULL);
+    t->loss_flags |= before || after ? LOSS_PYTHON : 0;
     int failed = before && engine_run_node_hooks(before, n->nout, sum, NULL) < 0 ? -1 : 0;
     if (!failed && after) { /* held, so that the derivative doesn't compute in their memory */
         given = gradients_tuple(n->nout, sum);
@@ -731,7 +737,7 @@ int engine_backward(int n, const Edge *edges, Tensor *const *gradients, bool kee
     observer_backward--;
     running = outer;
     if (outer) {
-        outer->loss_flags |= t.loss_flags & LOSS_HALF;
+        outer->loss_flags |= t.loss_flags & (LOSS_HALF | LOSS_PYTHON);
     }
     if (!ran) {
         goto done;

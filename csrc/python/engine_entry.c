@@ -179,8 +179,8 @@ static PyObject *loss_marks(PyObject *Py_UNUSED(module), PyObject *gradient) {
         Py_RETURN_NONE;
     }
     const bool sure = !(st->loss_flags & LOSS_UNSURE), all = st->loss_count == st->loss_last - st->loss_first + 1;
-    return Py_BuildValue("IINNN", st->loss_first, st->loss_last, PyBool_FromLong(sure), PyBool_FromLong(sure && all),
-                         PyBool_FromLong(st->loss_flags & LOSS_HALF));
+    PyObject *half = st->loss_flags & LOSS_HALF ? Py_True : st->loss_flags & LOSS_PYTHON ? Py_None : Py_False;
+    return Py_BuildValue("IINNO", st->loss_first, st->loss_last, PyBool_FromLong(sure), PyBool_FromLong(sure && all), half);
 }
 
 static PyObject *backward_has_inputs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) {
@@ -198,7 +198,9 @@ int engine_init(PyObject *module) {
          "scale and the number."},
         {"_loss_marks", loss_marks, METH_O,
          "_loss_marks(gradient, /)\n--\n\n(first, last, sure, all, half): the numbers of the first and the last scaled loss in a "
-         "gradient, whether that is sure, whether all between them are in it, and whether a float16 gradient was on the way. "
+         "gradient, whether that is sure, whether all between them are in it, and whether a float16 gradient was on the way "
+         "(None: "
+         "Python code was, which may have made one). "
          "None: "
          "nothing is known."},
         {"_loss_scales", loss_scales, METH_O,

@@ -32,10 +32,11 @@ typedef struct Storage {
 } Storage;
 
 enum {
-    LOSS_KNOWN = 1,  /* a scaled loss was passed */
-    LOSS_UNSURE = 2, /* maybe not only loss_first to loss_last, or not these: written between, or several in one pass */
-    LOSS_HALF = 4,   /* a float16 gradient was met on the way */
-    LOSS_ZEROED = 8, /* alone: filled with zeros by zero_grad, if `scaled` says that nothing wrote since */
+    LOSS_KNOWN = 1,   /* a scaled loss was passed */
+    LOSS_UNSURE = 2,  /* maybe not only loss_first to loss_last, or not these: written between, or several in one pass */
+    LOSS_HALF = 4,    /* a float16 gradient was met on the way */
+    LOSS_PYTHON = 16, /* Python code was met on the way, a hook or a Function, which may have computed in float16 */
+    LOSS_ZEROED = 8,  /* alone: filled with zeros by zero_grad, if `scaled` says that nothing wrote since */
 };
 
 /* The loss scale that a gradient carries; 0: none that is known of. What NumPy has seen may have been unscaled there. */
