@@ -15,7 +15,18 @@ from typing import Any, NoReturn
 from . import _C
 from ._features_names import NAMES, TENSOR_FAMILIES
 
-__all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "importing", "refusing", "register", "register_names", "similar", "teach"]
+__all__ = [
+    "AbsentAttribute",
+    "AbsentFeatureError",
+    "answer",
+    "cure_of",
+    "importing",
+    "refusing",
+    "register",
+    "register_names",
+    "similar",
+    "teach",
+]
 
 
 class AbsentFeatureError(NotImplementedError, AttributeError):
@@ -63,8 +74,8 @@ _ANSWERS: dict[str, dict[str, Any]] = {
 
 
 def importing(frame: Any) -> bool:
-    """Whether a finder's ``find_spec``, called by ``frame``, decides over an import. Others ask what there is (``importlib.util.find_spec``,
-    pkgutil): a finder must answer them None, and raising would end a test for an optional part."""
+    """Whether a finder's ``find_spec``, called by ``frame``, decides over an import. Others ask what there is
+    (``importlib.util.find_spec``, pkgutil): a finder must answer them None, and raising would end a test for an optional part."""
     return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
 
 

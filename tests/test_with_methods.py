@@ -136,7 +136,7 @@ NAMES = {torch.autocast: ("exc_type", "exc_val", "exc_tb")}
 
 @pytest.mark.parametrize("kind", REGIONS)
 def test_exit_takes_the_three_by_name(kind):
-    first, *others = names = NAMES.get(kind, ("exc_type", "exc_value", "traceback"))
+    _first, *others = names = NAMES.get(kind, ("exc_type", "exc_value", "traceback"))
     state = torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     a = make(kind)
     calls = [

@@ -184,8 +184,8 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class disable_saved_tensors_hooks(ContextDecorator):
-    """Context manager and decorator: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message; so is entering this inside of
-    those.
+    """Context manager and decorator: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message; so is entering this
+    inside of those.
     """
 
     def __init__(self, error_message: str) -> None:
