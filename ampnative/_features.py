@@ -8,13 +8,25 @@ from __future__ import annotations
 import fnmatch
 import sys
 from collections.abc import Callable, Iterable
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from . import _C
 from ._features_names import NAMES, TENSOR_FAMILIES
 
-__all__ = ["AbsentAttribute", "AbsentFeatureError", "answer", "cure_of", "refusing", "register", "register_names", "similar", "teach"]
+__all__ = [
+    "AbsentAttribute",
+    "AbsentFeatureError",
+    "answer",
+    "cure_of",
+    "importing",
+    "refusing",
+    "register",
+    "register_names",
+    "similar",
+    "teach",
+]
 
 
 class AbsentFeatureError(NotImplementedError, AttributeError):
@@ -61,6 +73,12 @@ _ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
+def importing(frame: Any) -> bool:
+    """Whether a finder's ``find_spec``, called by ``frame``, decides over an import. Others ask what there is
+    (``importlib.util.find_spec``, pkgutil): a finder must answer them None, and raising would end a test for an optional part."""
+    return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
+
+
 class _CureFinder:
     """The last of the finders: an import of a module that is PyTorch's and not here gets the answer of the attribute in its parent."""
 
@@ -68,7 +86,7 @@ class _CureFinder:
         self._below = f"{package}."
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        if not fullname.startswith(self._below):
+        if not fullname.startswith(self._below) or not importing(sys._getframe(1)):
             return
         parent, _, child = fullname.rpartition(".")
         try:
@@ -187,6 +205,7 @@ def register(package: str) -> None:
             continue
         module = ModuleType(name, f"Not available here: {cure}.")
         module.__path__ = []
+        module.__spec__ = ModuleSpec(name, None, is_package=True)  # it can be imported: importlib.util.find_spec asks for this
         vars(module).update(_ANSWERS.get(path, {}))
         module.__getattr__ = refusing(name, cure)  # type: ignore[method-assign]
         sys.modules[name] = module

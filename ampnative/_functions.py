@@ -6,6 +6,7 @@ Each function whose first argument is a tensor is a method of Tensor too, as in 
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -160,18 +161,30 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, max(math.ceil(input.size(dim) / chunks), 1), dim)
 
 
+def _dims(name: str, value: Any) -> list[int]:
+    """The dimensions that movedim's argument names: an integer (also a 0-dim tensor of one), or several."""
+    try:
+        if isinstance(value, Tensor) and value.dim():
+            raise TypeError
+        return [operator.index(d) for d in value] if isinstance(value, (tuple, list)) else [operator.index(value)]
+    except TypeError:
+        text = f"movedim(): argument '{name}' must be an int or a tuple of ints, not {value!r} ({type(value).__name__})"
+        raise TypeError(text) from None
+
+
 @_method
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """A view with dimensions ``source`` moved to ``destination``; the others keep their order."""
-    source, destination = one_integer(source), one_integer(destination)
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources, targets = _dims("source", source), _dims("destination", destination)
     n = input.dim()
     if len(sources) != len(targets):
         raise RuntimeError(f"movedim: source has {len(sources)} dims, destination {len(targets)}: they must be as many")
     for d in (*sources, *targets):
         if not -n <= d < n:
             raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
+    for name, dims in (("source", sources), ("destination", targets)):
+        if len({d % n for d in dims}) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({dims}): give each dimension once")
     placed = {d % n: s % n for s, d in zip(sources, targets, strict=True)}
     rest = iter([d for d in range(n) if d not in placed.values()])
     return input.permute([placed[d] if d in placed else next(rest) for d in range(n)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,6 +173,9 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     element); others do not count. In the input's dtype."""
     if not input.is_floating_point():
         raise NotImplementedError(f"histc is not implemented for {input.dtype}: it works on floating tensors")
+    if isinstance(bins, bool) or not hasattr(bins, "__index__") or (isinstance(bins, Tensor) and bins.dim()):
+        raise TypeError(f"histc(): argument 'bins' must be int, not {bins!r} ({type(bins).__name__})")
+    bins = operator.index(bins)
     if bins <= 0:
         raise RuntimeError(f"bins must be > 0, but got {bins}")
     values = input.detach().cpu().reshape(-1).double().numpy()

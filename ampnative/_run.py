@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
+from . import _features
+
 __all__ = ["install", "run_module", "run_script"]
 
 _LIKE = "2.15.0"  # the PyTorch release that was recorded
@@ -41,14 +43,17 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         head, _, rest = fullname.partition(".")
         if head != "torch":
             return None
+        importing = _features.importing(sys._getframe(1))
         own = "ampnative" + ("." + rest if rest else "")
-        if rest in _OWN:
+        if rest in _OWN:  # whoever asks: the finders behind this one would find its file
             raise _missing(fullname)
         try:
             module = importlib.import_module(own)
         except ModuleNotFoundError as error:
             if error.name is None or not (own == error.name or own.startswith(error.name + ".")):
                 raise
+            if not importing:
+                return None
             if ": " in str(error):  # what to do instead, if it is PyTorch's
                 raise ModuleNotFoundError(str(error), name=fullname) from None
             raise _missing(fullname) from None
@@ -80,7 +85,7 @@ def install() -> None:
     """
     import ampnative
 
-    ampnative._features.missing_text = "ampnative does not have torch.{path}.{name}"
+    _features.missing_text = "ampnative does not have torch.{path}.{name}"
     # Scripts ask whether PyTorch is new enough: the answer is the version whose behaviour this is.
     if not ampnative.__version__.startswith(_LIKE):
         ampnative.__version__ = f"{_LIKE}+ampnative.{ampnative.__version__}"

@@ -97,3 +97,17 @@ def test_hooks_are_not_forbidden_where_they_are_active():
     with saved_tensors_hooks(lambda t: found.append(1) or t, lambda t: t):
         x * x
     assert len(found) == 4
+
+
+def test_forbidding_hooks_decorates_functions():
+    @disable_saved_tensors_hooks("not in here")
+    def enter(n):
+        if n:
+            return enter(n - 1)
+        with pytest.raises(RuntimeError, match="not in here"):
+            saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+        return "left"
+
+    assert enter(0) == enter(2) == "left" and enter.__name__ == "enter"
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass

@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import importlib.util
 import pickle
 import subprocess
 import sys
@@ -160,6 +161,16 @@ def test_absent_features_say_what_to_do(module, name, cure):
 
 
 @ours
+def test_asking_for_a_module_is_no_import():
+    name = torch.__name__
+    for absent in ("nope", "nn.zzz", "_C.zzz") if IS_PYTORCH else ("nope", "nn.zzz", "types", "onnx.utils"):
+        assert importlib.util.find_spec(f"{name}.{absent}") is None
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"{name}.{absent}")
+    for path in ("nn", "onnx", "utils.tensorboard", "distributions"):  # all of these can be imported
+        assert importlib.util.find_spec(f"{name}.{path}").name == f"{name}.{path}"
+
+
 def test_absent_functions():
     for name in ("vmap", "cond", "sparse_coo_tensor"):
         with pytest.raises(NotImplementedError, match=f"ampnative.{name} is not available"):

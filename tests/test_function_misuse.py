@@ -68,3 +68,29 @@ def test_instances_warn_and_cannot_be_called():
 
         held = Holds(5)
         assert held.a == 5 and held.apply(x).tolist() == [1.0] * 3
+
+
+def test_inference_tensors_are_not_saved():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(x, None, factor)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.saved_tensors[2], None
+
+    with torch.inference_mode():
+        floating, indices = torch.ones(2), torch.arange(2)
+    x = torch.ones(2, requires_grad=True)
+    for saved in (floating, indices):
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            Scaled.apply(x, saved)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError, match="Inference"):
+            Scaled.apply(x, saved)
+        assert Scaled.apply(x.detach(), saved).tolist() == [2.0, 2.0]  # nothing is recorded
+    with torch.inference_mode():
+        assert Scaled.apply(x, floating).tolist() == [2.0, 2.0]
+    Scaled.apply(x, floating.clone()).sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]

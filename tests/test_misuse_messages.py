@@ -250,3 +250,63 @@ def test_a_rival_that_is_not_installed():
     code = "import sys; sys.modules['torch'] = None; from ampnative.bench.run import main; main(['--rival', 'nobodys_module'])"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.returncode == 2 and "-m pip install nobodys_module" in done.stderr, done.stderr
+
+
+# ---- values of the wrong kind ----
+
+
+LOSSES = [
+    F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss, F.kl_div, F.cross_entropy, F.binary_cross_entropy, F.soft_margin_loss,
+    F.binary_cross_entropy_with_logits, F.poisson_nll_loss, F.hinge_embedding_loss,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("reduction", [None, 5, True])
+def test_reductions_that_there_are_not(loss, reduction):
+    with pytest.raises(ValueError, match=f"{reduction} is not a valid value for reduction: use 'none', 'mean' or 'sum'"):
+        loss(torch.ones(3, 3), torch.ones(3, 3), reduction=reduction)
+
+
+@pytest.mark.parametrize("number", [5, 2.5, True, 1j])
+def test_numbers_are_no_matrices(number):
+    for product in (lambda: x @ number, lambda: number @ x):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            product()
+
+
+@pytest.mark.parametrize("place", [torch.tensor([1]), None, 1.5, "0", (0.5,)])
+def test_movedim_names_what_is_no_dimension(place):
+    with pytest.raises(TypeError, match=r"movedim\(\): argument 'destination' must be an int or a tuple of ints, not"):
+        x.movedim(0, place)
+    with pytest.raises(TypeError, match=r"movedim\(\): argument 'source' must be"):
+        x.movedim(place, 0)
+
+
+def test_movedim_moves_each_dimension_once():
+    for source, destination in (((0, 1), (0, 0)), ((0, -2), (0, 1))):
+        with pytest.raises(RuntimeError, match="repeated dim"):
+            x.movedim(source, destination)
+    assert x.movedim(0, torch.tensor(1)).shape == x.movedim((torch.tensor(0),), (1,)).shape == (6, 4)
+
+
+def test_states_of_lstms_are_pairs():
+    layer, h = nn.LSTM(2, 2), torch.ones(1, 1, 2)
+    for states, kind in (((h,), IndexError), ([], IndexError), ((h, h, h), RuntimeError)):
+        with pytest.raises(kind, match=rf"LSTM takes the pair \(h, c\) .* got {len(states)} of them"):
+            layer(h, states)
+
+
+@pytest.mark.parametrize("bins", [None, 2.5, True, "3", torch.tensor([2]), torch.tensor(2.0)])
+def test_bins_are_counted(bins):
+    with pytest.raises(TypeError):
+        torch.histc(torch.ones(3), bins)
+    assert torch.histc(torch.ones(3), torch.tensor(2)).tolist() == torch.histc(torch.ones(3), np.int64(2)).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("exponent", [63, 70, 200, 2000])
+def test_scales_beyond_64_bits_are_floats(exponent):
+    scaler = amp.GradScaler("cpu", init_scale=2**exponent)
+    with pytest.raises(OverflowError, match=rf"write a float, such as 2.0\*\*{exponent}"):
+        scaler.scale(torch.ones(1))
+    assert scaler._scale is None

@@ -37,6 +37,8 @@ DIFFERENT |= {(f"fft.{name}:4", "float32"): "complex64 complex128" for name in (
 OTHER_RESULT = {("square", "bool"), ("logsumexp:x,0", "complex64"), ("linalg.lstsq:x,x", "complex64")}
 # Rows with out= that have no name in PyTorch: nothing is recorded of them.
 OWN = {"div_trunc"}
+# Ops that read while they write where their indices say: an operand after the first may not be out, of the last two none.
+APART = ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "gather", "index_select")
 # Calls whose out may overlap an input in part.
 OVERLAPS = """
     mvlgamma:x,1 nn.functional.logsigmoid threshold:x,0.5,0.0 inner matmul mm softmax:x,0 log_softmax:x,1 cummax:x,0 cummin:x,1
@@ -189,6 +191,10 @@ class TestOurs:
                 names = c.operands(torch, "float32")
                 outs = outs_for(results)
                 outs[0] = names[name]
+                if ALL[key][0] in APART and re.search(rf",.*\b{name}\b" if ALL[key][0] in APART[:6] else rf"\b{name}\b", ALL[key][1]):
+                    with pytest.raises(RuntimeError, match="unsupported operation.*single memory location"):
+                        call_into(key, names, outs)
+                    continue
                 call_into(key, names, outs)
                 same += 1
                 assert np.array_equal(values(outs[0]), values(first), equal_nan=True), key
@@ -303,19 +309,14 @@ class TestOurs:
         assert fine.item() == pytest.approx(1.5275252)
 
     def test_sources_may_be_the_target(self):
-        """In place and by out=, at positions that a write in order would read too late."""
+        """At positions that a write in order would read too late. (index_add and scatter refuse it.)"""
         p = torch.tensor([1, 2, 0])
         for write, want in [
-            (lambda y: y.index_add_(0, p, y), [4, 3, 5]), (lambda y: y.index_copy_(0, p, y), [3, 1, 2]),
-            (lambda y: y.scatter_(0, p, y), [3, 1, 2]), (lambda y: y.scatter_add_(0, p, y), [4, 3, 5]),
             (lambda y: y.__setitem__(p, y), [3, 1, 2]), (lambda y: y.index_put_((p,), y, accumulate=True), [4, 3, 5]),
-            (lambda y: torch.index_add(y, 0, p, y, out=y), [4, 3, 5]), (lambda y: torch.scatter_add(y, 0, p, y, out=y), [4, 3, 5]),
         ]:  # fmt: skip
             y = torch.tensor([1.0, 2.0, 3.0])
             write(y)
             assert y.tolist() == want
-        p.scatter_(0, p, p)
-        assert p.tolist() == [0, 1, 2]
 
     def test_a_contraction_of_all_dimensions(self):
         x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])

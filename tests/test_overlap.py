@@ -117,3 +117,57 @@ def test_two_arrays_of_one_memory_are_two_storages():
     torch.from_numpy(memory[1:5]).add_(torch.from_numpy(memory[4:6])[:1])
     z = torch.from_numpy(memory)
     refused(lambda: z[1:5].add_(z[0:4]), z)
+
+
+def places(dtype=torch.float32):
+    return torch.arange(3).to(dtype), torch.arange(3)
+
+
+SELF_READING = {
+    "gather": lambda x, i: torch.gather(x, 0, i, out=x),
+    "index_select": lambda x, i: torch.index_select(x, 0, i, out=x),
+    "index_add": lambda x, i: x.index_add_(0, i, x),
+    "index_add_out": lambda x, i: torch.index_add(x, 0, i, x, out=x),
+    "index_copy": lambda x, i: x.index_copy_(0, i, x),
+    "scatter": lambda x, i: x.scatter_(0, i, x),
+    "scatter_add": lambda x, i: x.scatter_add_(0, i, x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce_(0, i, x, "sum"),
+}
+SELF_PLACING = {
+    "gather": lambda i: torch.gather(i, 0, i, out=i),
+    "index_select": lambda i: torch.index_select(i.clone(), 0, i, out=i),
+    "index_add": lambda i: i.index_add_(0, i, i.clone()),
+    "index_copy": lambda i: i.index_copy_(0, i, i.clone()),
+    "index_fill": lambda i: i.index_fill_(0, i, 1),
+    "scatter": lambda i: i.scatter_(0, i, i.clone()),
+    "scatter_value": lambda i: i.scatter_(0, i, 1),
+    "scatter_add": lambda i: i.scatter_add_(0, i, i.clone()),
+    "scatter_reduce": lambda i: i.scatter_reduce_(0, i, i.clone(), "amax"),
+}
+
+
+@pytest.mark.parametrize("name", SELF_READING)
+def test_indexed_writes_from_what_they_write_to(name):
+    x, i = places()
+    for target in (x, x.reshape(3), x.view(3)):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            SELF_READING[name](target, i)
+    assert x.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", SELF_PLACING)
+def test_indexed_writes_into_their_own_index(name):
+    _, i = places()
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        SELF_PLACING[name](i)
+    assert i.tolist() == [0, 1, 2]
+
+
+def test_indexed_writes_into_what_is_added_to():
+    x, i = places()
+    for call in (torch.index_add, torch.index_copy, torch.scatter_add, torch.scatter):
+        y = x.clone()
+        assert call(y, 0, i, torch.ones(3), out=y) is y
+    y = x.clone()
+    y.index_fill_(0, i[:1], y[2])  # the value is read before
+    assert y.tolist() == [2, 1, 2]

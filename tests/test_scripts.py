@@ -224,6 +224,23 @@ def test_a_broken_import_inside_is_not_mistaken_for_a_missing_module(monkeypatch
     assert _run._TorchFinder().find_spec("torchvision") is None
 
 
+def test_scripts_may_ask_for_modules_that_are_not_there(tmp_path):
+    (tmp_path / "script.py").write_text(
+        """
+import importlib.util
+import torch
+
+for absent in ("nope", "nn.zzz", "types", "onnx.utils"):
+    assert importlib.util.find_spec("torch." + absent) is None, absent
+assert importlib.util.find_spec("torch.nn.functional") is not None
+print("asked")
+import torch.types
+"""
+    )
+    done = run("-m", "ampnative", "run", tmp_path / "script.py", check=False)
+    assert done.stdout == "asked\n" and "ModuleNotFoundError: " in done.stderr
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_child_processes_find_torch_too(tmp_path, method):
     (tmp_path / "script.py").write_text(

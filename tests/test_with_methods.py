@@ -1,5 +1,6 @@
 """What ``with`` calls of regions made in C, seen as the methods that they are; modules whose missing names are explained."""
 
+import copy
 import gc
 import inspect
 import pickle
@@ -128,3 +129,154 @@ def test_modules_answer_for_missing_names_and_keep_what_is_set():
         del torch.nn.no_such_name
     assert not hasattr(torch.nn, "no_such_name")
     assert torch.__doc__ == vars(torch)["__doc__"] and "ampnative" in repr(torch)
+
+
+NAMES = {torch.autocast: ("exc_type", "exc_val", "exc_tb")}
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+def test_exit_takes_the_three_by_name(kind):
+    _first, *others = names = NAMES.get(kind, ("exc_type", "exc_value", "traceback"))
+    state = torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    a = make(kind)
+    calls = [
+        lambda: a.__exit__(None, None, None),
+        lambda: a.__exit__(**dict.fromkeys(names)),
+        lambda: a.__exit__(None, **dict.fromkeys(others)),
+        lambda: kind.__exit__(a, **dict.fromkeys(names)),
+    ]
+    for call in calls:
+        a.__enter__()
+        assert not call()
+        assert state == (torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    assert tuple(inspect.signature(a.__exit__).parameters) == names
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+def test_a_wrong_exit_leaves_the_region_entered(kind):
+    first, *others = names = NAMES.get(kind, ("exc_type", "exc_value", "traceback"))
+    wrong = [
+        lambda a: a.__exit__(),
+        lambda a: a.__exit__(None),
+        lambda a: a.__exit__(None, None, None, None),
+        lambda a: a.__exit__(None, None, None, **{first: None}),
+        lambda a: a.__exit__(None, None, **{first: None}),
+        lambda a: a.__exit__(**dict.fromkeys(names), other=None),
+        lambda a: a.__exit__(**dict.fromkeys(others), other=None),
+    ]
+    with torch.no_grad(), make(kind) as _:
+        inside = torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        for call in wrong:
+            a = make(kind)
+            a.__enter__()
+            with pytest.raises(TypeError):
+                call(a)
+            assert inside == (torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+            a.__exit__(None, None, None)
+    assert not torch.is_autocast_enabled("cpu") and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+MODES = [
+    (torch.no_grad, ()),
+    (torch.enable_grad, ()),
+    (torch.inference_mode, (True,)),
+    (torch.inference_mode, (False,)),
+    (torch.set_grad_enabled, (False,)),
+    (torch.set_grad_enabled, (True,)),
+]
+
+
+def states_inside(region):
+    with region:
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("kind, args", MODES)
+def test_grad_modes_are_copied(kind, args):
+    original = kind(*args)
+    inside = states_inside(original)
+    module = torch.nn.Linear(1, 1)
+    module.region = original
+    assert torch.is_grad_enabled()
+    copies = [copy.copy(original), copy.deepcopy(original), copy.deepcopy(module).region]
+    copies += [pickle.loads(pickle.dumps(original, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)]
+    for other in copies:
+        assert torch.is_grad_enabled(), "copying switches nothing"
+        assert type(other) is kind and states_inside(other) == inside
+    other = original.clone()
+    assert type(other) is kind and other is not original and states_inside(other) == inside
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+class Noted(torch.inference_mode):
+    def __init__(self, note, mode=True):
+        super().__init__(mode)
+        self.note = note
+
+
+def test_copies_of_a_subclass_keep_its_attributes():
+    original = Noted.__new__(Noted)
+    original.__init__("a", False)
+    with original:
+        for other in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+            assert other.note == "a" and other.mode is False and type(other) is Noted
+            with pytest.raises(RuntimeError, match="without being entered"):
+                other.__exit__(None, None, None)
+    with pytest.raises(TypeError, match="__getstate__"):
+        original.__setstate__(3)
+
+
+def test_subclasses_choose_the_mode():
+    class Inference(torch.inference_mode):
+        def __init__(self):
+            super().__init__(True)
+
+    class Frozen(torch.set_grad_enabled):
+        def __init__(self):
+            super().__init__(False)
+
+    class Other(torch.no_grad):
+        pass
+
+    with Inference():
+        assert torch.is_inference_mode_enabled()
+    with Frozen() as _:
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    assert Other(lambda: torch.is_grad_enabled())() is False and Other()(lambda: torch.is_grad_enabled())() is False
+
+
+def test_previous_mode():
+    region = torch.no_grad()
+    assert region.prev is False and not hasattr(torch.enable_grad(), "prev") and not hasattr(torch.inference_mode(), "prev")
+    with region:
+        assert region.prev is True
+        inner = torch.enable_grad()
+        with inner:
+            assert inner.prev is False
+    switch = torch.set_grad_enabled(False)
+    assert switch.prev is True and switch.mode is False
+    torch.set_grad_enabled(True)
+
+
+def test_signatures_of_grad_modes():
+    assert list(inspect.signature(torch.inference_mode).parameters) == ["mode"]
+    assert list(inspect.signature(torch.set_grad_enabled).parameters) == ["mode"]
+    assert list(inspect.signature(torch.no_grad).parameters) == ["orig_func"]
+
+
+@pytest.mark.parametrize("value", [None, 1, "True", 0.0])
+def test_modes_are_bools(value):
+    for call in (torch.set_grad_enabled, torch.inference_mode):
+        with pytest.raises(TypeError, match="must be bool"):
+            call(value)
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    region = torch.autocast("cpu", enabled=value)
+    assert region._enabled is value
+    for use in (region.__enter__, lambda: copy.copy(region)):
+        with pytest.raises(TypeError, match="'enabled' must be bool"):
+            use()
+    region._enabled = True
+    with region:
+        assert torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled("cpu")

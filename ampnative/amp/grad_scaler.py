@@ -180,6 +180,7 @@ class GradScaler:
         Raises:
             ValueError: neither a tensor nor an iterable.
             RuntimeError: first use with a finite ``init_scale`` beyond fp32's range.
+            OverflowError: first use with an int beyond int64.
         """
         if not self._enabled:
             return outputs
@@ -216,6 +217,9 @@ class GradScaler:
     def _lazy_init_scale_growth_tracker(self, device: Any) -> None:
         if self._growth_tracker is not None:
             raise AssertionError("_growth_tracker initialized before _scale: set neither by hand")
+        if isinstance(self._init_scale, int) and self._init_scale >= 2**63:
+            bits = self._init_scale.bit_length()
+            raise OverflowError(f"init_scale is an int of {bits} bits, beyond int64: write a float, such as 2.0**{bits - 1}")
         check_fits_fp32(self._init_scale)
         scale = _C.functions.full((), self._init_scale, dtype=_float32, device=device)
         self._growth_tracker = _C.functions.full((), self._init_growth_tracker, dtype=_int32, device=device)

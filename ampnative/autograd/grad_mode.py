@@ -58,7 +58,11 @@ class no_grad(_C._no_grad):
     __slots__ = ()
 
     def __call__(self, function: Callable) -> Callable:
-        return _decorate(type(self), function)
+        return _decorate(no_grad if type(self) is no_grad else self.clone, function)
+
+    def clone(self) -> no_grad:
+        """Another region."""
+        return type(self)()
 
 
 class enable_grad(_C._enable_grad):
@@ -67,7 +71,11 @@ class enable_grad(_C._enable_grad):
     __slots__ = ()
 
     def __call__(self, function: Callable) -> Callable:
-        return _decorate(type(self), function)
+        return _decorate(enable_grad if type(self) is enable_grad else self.clone, function)
+
+    def clone(self) -> enable_grad:
+        """Another region."""
+        return type(self)()
 
 
 class set_grad_enabled(_C._set_grad):
@@ -77,7 +85,7 @@ class set_grad_enabled(_C._set_grad):
 
     def __call__(self, function: Callable) -> Callable:
         self._take_back()
-        return _decorate(functools.partial(type(self), self.mode), function)
+        return _decorate(functools.partial(set_grad_enabled, self.mode) if type(self) is set_grad_enabled else self.clone, function)
 
     def clone(self) -> set_grad_enabled:
         """Another region with the same mode, switched on like any new one."""
@@ -90,7 +98,7 @@ class inference_mode(_C._inference_mode):
     __slots__ = ()
 
     def __call__(self, function: Callable) -> Callable:
-        return _decorate(functools.partial(type(self), self.mode), function)
+        return _decorate(functools.partial(inference_mode, self.mode) if type(self) is inference_mode else self.clone, function)
 
     def clone(self) -> inference_mode:
         """Another region with the same mode."""

@@ -6,7 +6,7 @@ import abc
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from typing import Any, Literal, NamedTuple
 
 from .. import _C
@@ -183,9 +183,9 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(lambda tensor: (tensor.device, tensor.cpu()), lambda kept: kept[1].to(kept[0]))
 
 
-class disable_saved_tensors_hooks:
-    """Context manager: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message; so is entering this inside of
-    those.
+class disable_saved_tensors_hooks(ContextDecorator):
+    """Context manager and decorator: inside, entering ``saved_tensors_hooks`` is a RuntimeError with this message; so is entering this
+    inside of those.
     """
 
     def __init__(self, error_message: str) -> None:

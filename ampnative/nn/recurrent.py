@@ -233,7 +233,11 @@ class LSTM(RNNBase):
         if isinstance(hx, Tensor) and hx.dim() and (hx.size(0) != 2 or hx.dim() != _input_dims(input) + 1):  # no stacked pair
             kind = IndexError if hx.size(0) < 2 else RuntimeError
             raise kind(f"LSTM takes the pair (h, c) as its second argument, but got one Tensor of size {tuple(hx.shape)}")
-        out, (h, c) = self._run(input, None if hx is None else list(hx))
+        states = None if hx is None else list(hx)
+        if states is not None and len(states) != 2:
+            kind = IndexError if len(states) < 2 else RuntimeError
+            raise kind(f"LSTM takes the pair (h, c) as its second argument, but got {len(states)} of them")
+        out, (h, c) = self._run(input, states)
         return out, (h, c)
 
 

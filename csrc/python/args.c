@@ -427,6 +427,10 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     case ARG_INTS: return args_int_list(o, f, arg);
     case ARG_STR:
         if (!PyUnicode_Check(o)) {
+            if (!strcmp(p->name, "reduction")) { /* PyTorch compares it with the names that there are */
+                PyErr_Format(PyExc_ValueError, "%R is not a valid value for reduction: use 'none', 'mean' or 'sum'", o);
+                return -1;
+            }
             return 0;
         }
         arg->kind = ARG_STR;

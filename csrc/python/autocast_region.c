@@ -233,6 +233,7 @@ typedef struct Region {
     PyObject_HEAD
     PyObject *device_text; /* as given */
     PyObject *not_dtype;   /* what was given for a dtype and is none; NULL where it is one. Such a region cannot be entered */
+    PyObject *not_bool;    /* the same of `enabled`, whose truth the field has */
     PyObject *dict, *weak;
     uint8_t device;
     int8_t dtype;
@@ -257,6 +258,23 @@ static int warn_dtype(PyObject *device_text, PyObject *dtype) {
     return failed;
 }
 
+/* PyTorch finds on entry that it is no bool, and so does region_enter. */
+static int region_keep_enabled(Region *r, PyObject *enabled) {
+    int truth = enabled ? PyObject_IsTrue(enabled) : 1;
+    if (truth < 0) {
+        return -1;
+    }
+    r->enabled = truth;
+    Py_XSETREF(r->not_bool, enabled && !PyBool_Check(enabled) ? Py_NewRef(enabled) : NULL);
+    return 0;
+}
+
+/* In place of what was asked for. */
+static void region_disable(Region *r) {
+    r->enabled = false;
+    Py_CLEAR(r->not_bool);
+}
+
 /* PyTorch's checks, in PyTorch's order: which one fires first is visible. */
 static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObject *enabled, PyObject *cache) {
     AutocastDevice device;
@@ -279,13 +297,11 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
         PyErr_Format(PyExc_TypeError, "cache_enabled must be a bool or None, not %s", Py_TYPE(cache)->tp_name);
         return -1;
     }
-    int truth = enabled ? PyObject_IsTrue(enabled) : 1;
-    if (truth < 0) {
+    if (region_keep_enabled(r, enabled) < 0) {
         return -1;
     }
     Py_CLEAR(r->not_dtype);
     r->device = (uint8_t)device;
-    r->enabled = truth;
     r->cache = cache && cache != Py_None ? cache == Py_True : amp_autocast_cache_enabled();
     int id = with_dtype ? dtype_parse(dtype) : amp_autocast_dtype(device);
     if (id < 0) { /* PyTorch finds out on entry, and so does region_enter */
@@ -307,7 +323,7 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
                 0) {
                 return -1;
             }
-            r->enabled = false;
+            region_disable(r);
         }
         return 0;
     }
@@ -315,7 +331,7 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
         if (warn_dtype(device_type, dtype) < 0) {
             return -1;
         }
-        r->enabled = false;
+        region_disable(r);
     }
     return 0;
 }
@@ -412,12 +428,14 @@ static int region_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Region *)self)->dict);
     Py_VISIT(((Region *)self)->not_dtype);
+    Py_VISIT(((Region *)self)->not_bool);
     return 0;
 }
 
 static int region_clear(PyObject *self) {
     Py_CLEAR(((Region *)self)->dict);
     Py_CLEAR(((Region *)self)->not_dtype);
+    Py_CLEAR(((Region *)self)->not_bool);
     return 0;
 }
 
@@ -430,6 +448,7 @@ static void region_dealloc(PyObject *self) {
     }
     Py_CLEAR(r->dict);
     Py_CLEAR(r->not_dtype);
+    Py_CLEAR(r->not_bool);
     Py_SETREF(r->device_text, Py_NewRef(Py_None));
     if (r->saved != r->inline_saved) {
         PyMem_Free(r->saved);
@@ -446,10 +465,20 @@ static void region_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
-    Region *r = (Region *)self;
+/* TypeError for what the region was made with and cannot be entered with. */
+static void refuse_region(const Region *r) {
     if (r->not_dtype) {
         refuse_dtype("autocast", r->not_dtype);
+        return;
+    }
+    PyErr_Format(PyExc_TypeError, "autocast(): argument 'enabled' must be bool, not %R (%s): write enabled=%s", r->not_bool,
+                 Py_TYPE(r->not_bool)->tp_name, r->enabled ? "True" : "False");
+}
+
+static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    Region *r = (Region *)self;
+    if (r->not_dtype || r->not_bool) {
+        refuse_region(r);
         return NULL;
     }
     if (r->depth == r->cap) {
@@ -488,8 +517,12 @@ static int leave_last(Region *r) {
     return depth;
 }
 
-static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n)) {
+static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"exc_type", "exc_val", "exc_tb"};
     Region *r = (Region *)self;
+    if ((n != 3 || kwnames) && with_methods_exit_names("autocast", names, n, kwnames) < 0) {
+        return NULL;
+    }
     if (r->depth == 0) {
         PyErr_SetString(PyExc_RuntimeError, "this autocast instance is left without having been entered");
         return NULL;
@@ -527,7 +560,8 @@ static PyObject *region_get_dtype(PyObject *self, void *Py_UNUSED(closure)) {
 }
 
 static PyObject *region_get_enabled(PyObject *self, void *Py_UNUSED(closure)) {
-    return PyBool_FromLong(((Region *)self)->enabled);
+    Region *r = (Region *)self;
+    return r->not_bool ? Py_NewRef(r->not_bool) : PyBool_FromLong(r->enabled);
 }
 
 static PyObject *region_get_cache(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(((Region *)self)->cache); }
@@ -546,22 +580,18 @@ static int region_set_dtype(PyObject *self, PyObject *value, void *Py_UNUSED(clo
 }
 
 static int region_set_enabled(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
-    int truth = value ? PyObject_IsTrue(value) : -1;
-    if (truth < 0) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_AttributeError, "_enabled cannot be deleted");
-        }
+    if (!value) {
+        PyErr_SetString(PyExc_AttributeError, "_enabled cannot be deleted");
         return -1;
     }
-    ((Region *)self)->enabled = truth;
-    return 0;
+    return region_keep_enabled((Region *)self, value);
 }
 
 /* Copies are made without __init__: a subclass may have one of its own. Entries are the thread's, not the copy's. */
 static PyObject *region_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Region *r = (Region *)self;
-    if (r->not_dtype) {
-        refuse_dtype("autocast", r->not_dtype);
+    if (r->not_dtype || r->not_bool) {
+        refuse_region(r);
         return NULL;
     }
     PyObject *module = PyImport_ImportModule("ampnative.amp.autocast_mode");
@@ -576,8 +606,9 @@ static int region_type_init(PyObject *module) {
     static PyMethodDef methods[] = {
         {"__enter__", region_enter, METH_NOARGS,
          "__enter__($self, /)\n--\n\nSaves the thread's state and switches to this region's."},
-        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL,
-         "__exit__($self, /, *exc_info)\n--\n\nRestores what the matching __enter__ saved; exceptions propagate."},
+        {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL | METH_KEYWORDS,
+         "__exit__($self, /, exc_type, exc_val, exc_tb)\n--\n\nRestores what the matching __enter__ saved; exceptions "
+         "propagate."},
         {"__reduce__", region_reduce, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };

@@ -190,6 +190,14 @@ static int keep_saved(Context *ctx, PyObject *args, PyObject *raw, Node *node) {
             continue;
         }
         Tensor *t = (Tensor *)o;
+        if (t->flags & TENSOR_INFERENCE) {
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "Inference tensors cannot be saved for backward, and argument %zd of save_for_backward is one. Make a clone() "
+                "outside inference mode and use that",
+                i);
+            return -1;
+        }
         k->version = t->st->version;
         k->output = position(ctx->non_differentiable, o) >= 0 || !amp_is_floating(t->v.dtype) ? -1 : (int)position(raw, o);
         if (k->output >= 0 && !(t->base && position(ctx->dirty, o) >= 0)) {

@@ -17,6 +17,7 @@ typedef struct Region {
     uint8_t kind;
     bool mode;   /* MODE_SET_GRAD, MODE_SET_INFERENCE: what to switch to */
     bool primed; /* set_grad_enabled(x) switches when it is made: the coming __enter__ finds its saved state on the stack */
+    int8_t prev; /* attribute `prev`: whether ops were recorded before the last switch; -1: there was none */
     int depth, cap;
     ModeState *saved; /* `few`, or a heap block */
     ModeState few[4];
@@ -57,46 +58,42 @@ static int push(Region *r) {
         r->saved = more;
         r->cap = cap;
     }
-    r->saved[r->depth++] = current_state();
+    r->saved[r->depth] = current_state();
+    r->prev = (int8_t)r->saved[r->depth++].grad;
     return 0;
 }
+
+static const char *const type_names[MODE_KINDS] = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode"};
 
 /* The one argument: `mode` of set_grad_enabled and inference_mode, or the function that a bare @no_grad decorates. NULL: none. */
 static int one_argument(ModeKind kind, PyObject *args, PyObject *kwargs, PyObject **out) {
     static const char *const names[MODE_KINDS] = {"orig_func", "orig_func", "mode", "mode"};
-    static const char *const types[MODE_KINDS] = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode"};
     Py_ssize_t n = PyTuple_GET_SIZE(args), k = kwargs ? PyDict_GET_SIZE(kwargs) : 0;
     *out = n == 1 ? PyTuple_GET_ITEM(args, 0) : k == 1 ? PyDict_GetItemString(kwargs, names[kind]) : NULL;
     if (n + k > 1 || (n + k == 1 && !*out)) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most one argument, '%s'", types[kind], names[kind]);
-        return -1;
-    }
-    if (!*out && kind == MODE_SET_GRAD) {
-        PyErr_SetString(PyExc_TypeError, "set_grad_enabled() missing required argument 'mode': give True or False");
+        PyErr_Format(PyExc_TypeError, "%s() takes at most one argument, '%s'", type_names[kind], names[kind]);
         return -1;
     }
     return 0;
 }
 
+/* A region that switches nothing yet: __init__ reads the mode, so that a subclass may have arguments of its own, and copies are made
+ * without it. A function in place of the arguments is decorated by a region made without any. */
 static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     ModeKind kind = MODE_NO_GRAD;
     while (kind < MODE_SET_INFERENCE && !PyType_IsSubtype(type, region_type[kind])) {
         kind++;
     }
-    PyObject *given = NULL, *function = NULL;
-    if (one_argument(kind, args, kwargs, &given) < 0) {
-        return NULL;
-    }
-    bool mode = true;
-    if (given && given != Py_None) {
-        if (PyBool_Check(given) && kind >= MODE_SET_GRAD) {
-            mode = given == Py_True;
-        } else if (PyCallable_Check(given) && kind != MODE_SET_GRAD) {
-            function = given;
-        } else {
-            PyErr_Format(PyExc_TypeError, "%s: expected %s, got %s", type->tp_name,
-                         kind >= MODE_SET_GRAD ? "a bool" : "nothing or a function", Py_TYPE(given)->tp_name);
+    if (kind != MODE_SET_GRAD) {
+        PyObject *given = NULL;
+        if (one_argument(kind, args, kwargs, &given) < 0) {
             return NULL;
+        }
+        if (given && !PyBool_Check(given) && PyCallable_Check(given)) {
+            PyObject *region = PyObject_CallNoArgs((PyObject *)type);
+            PyObject *wrapped = region ? PyObject_CallOneArg(region, given) : NULL;
+            Py_XDECREF(region);
+            return wrapped;
         }
     }
     Region *r = (Region *)type->tp_alloc(type, 0);
@@ -104,23 +101,46 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     r->kind = (uint8_t)kind;
-    r->mode = mode;
+    r->mode = true;
+    r->prev = kind == MODE_NO_GRAD ? 0 : -1;
     r->saved = r->few;
     r->cap = (int)(sizeof r->few / sizeof *r->few);
-    if (function) {
-        PyObject *wrapped = PyObject_CallOneArg((PyObject *)r, function);
-        Py_DECREF(r);
-        return wrapped;
+    return (PyObject *)r;
+}
+
+static int region_init(PyObject *self, PyObject *args, PyObject *kwargs) {
+    Region *r = (Region *)self;
+    ModeKind kind = (ModeKind)r->kind;
+    PyObject *given = NULL;
+    if (one_argument(kind, args, kwargs, &given) < 0) {
+        return -1;
     }
+    if (kind < MODE_SET_GRAD) {
+        if (given && given != Py_None) {
+            PyErr_Format(PyExc_TypeError, "%s: expected nothing or a function, got %s", type_names[kind],
+                         Py_TYPE(given)->tp_name);
+            return -1;
+        }
+        return 0;
+    }
+    if (!given && kind == MODE_SET_GRAD) {
+        PyErr_SetString(PyExc_TypeError, "set_grad_enabled() missing required argument 'mode': give True or False");
+        return -1;
+    }
+    if (given && !PyBool_Check(given)) {
+        PyErr_Format(PyExc_TypeError, "%s: argument 'mode' must be bool, not %R (%s): give True or False", type_names[kind],
+                     given, Py_TYPE(given)->tp_name);
+        return -1;
+    }
+    r->mode = !given || given == Py_True;
     if (kind == MODE_SET_GRAD) {
-        if (push(r) < 0) {
-            Py_DECREF(r);
-            return NULL;
+        if (!r->primed && push(r) < 0) {
+            return -1;
         }
         r->primed = true;
         switch_on(r);
     }
-    return (PyObject *)r;
+    return 0;
 }
 
 static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
@@ -133,7 +153,7 @@ static PyObject *region_enter(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
-static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(nargs)) {
+static PyObject *leave(PyObject *self) {
     Region *r = (Region *)self;
     if (r->depth == 0) {
         PyErr_Format(PyExc_RuntimeError, "%s was left without being entered", Py_TYPE(self)->tp_name);
@@ -144,16 +164,73 @@ static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), P
     Py_RETURN_NONE;
 }
 
+static PyObject *region_exit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"exc_type", "exc_value", "traceback"};
+    if ((n != 3 || kwnames) && with_methods_exit_names(type_names[((Region *)self)->kind], names, n, kwnames) < 0) {
+        return NULL;
+    }
+    return leave(self);
+}
+
 /* set_grad_enabled(x) used as a decorator: the switch made by its construction is taken back. */
 static PyObject *region_take_back(PyObject *self, PyObject *unused) {
     if (((Region *)self)->primed) {
-        return region_exit(self, NULL, 0);
+        return leave(self);
     }
     (void)unused;
     Py_RETURN_NONE;
 }
 
 static PyObject *region_mode(PyObject *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(((Region *)self)->mode); }
+
+static PyObject *region_prev(PyObject *self, void *Py_UNUSED(closure)) {
+    const Region *r = (Region *)self;
+    if (r->prev < 0 || r->kind == MODE_SET_INFERENCE) {
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'prev'%s", type_names[r->kind],
+                     r->kind == MODE_SET_INFERENCE ? "" : " before it is entered");
+        return NULL;
+    }
+    return PyBool_FromLong(r->prev);
+}
+
+/* What a copy has of its original, with the attributes of a subclass. Entries are the original's. */
+static PyObject *region_getstate(PyObject *self, PyObject *Py_UNUSED(ignored)) {
+    const Region *r = (Region *)self;
+    PyObject *dict = PyObject_GetAttrString(self, "__dict__");
+    if (!dict) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            return NULL;
+        }
+        PyErr_Clear();
+        dict = Py_NewRef(Py_None);
+    }
+    return Py_BuildValue("(OiN)", r->mode ? Py_True : Py_False, r->prev, dict);
+}
+
+static PyObject *region_setstate(PyObject *self, PyObject *state) {
+    Region *r = (Region *)self;
+    int mode, prev;
+    PyObject *dict;
+    if (!PyTuple_Check(state)) {
+        PyErr_Format(PyExc_TypeError, "%s.__setstate__() takes what __getstate__() gave, not %s", type_names[r->kind],
+                     Py_TYPE(state)->tp_name);
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(state, "piO", &mode, &prev, &dict)) {
+        return NULL;
+    }
+    if (dict != Py_None) {
+        PyObject *own = PyObject_GetAttrString(self, "__dict__");
+        int failed = own ? PyDict_Update(own, dict) : -1;
+        Py_XDECREF(own);
+        if (failed < 0) {
+            return NULL;
+        }
+    }
+    r->mode = mode;
+    r->prev = (int8_t)(prev < 0 ? -1 : prev > 0);
+    Py_RETURN_NONE;
+}
 
 static void region_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
@@ -167,7 +244,11 @@ static void region_dealloc(PyObject *self) {
 
 static PyMethodDef region_methods[] = {
     {"__enter__", region_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))region_exit, METH_FASTCALL | METH_KEYWORDS,
+     "__exit__($self, /, exc_type, exc_value, traceback)\n--\n\nRestores what the matching __enter__ saved; exceptions "
+     "propagate."},
+    {"__getstate__", region_getstate, METH_NOARGS, NULL},
+    {"__setstate__", region_setstate, METH_O, NULL},
     {"_take_back", region_take_back, METH_NOARGS,
      "_take_back($self, /)\n--\n\nUndoes the switch that set_grad_enabled() makes when it is built, unless it was entered."},
     {NULL, NULL, 0, NULL},
@@ -175,16 +256,24 @@ static PyMethodDef region_methods[] = {
 
 static PyGetSetDef region_getset[] = {
     {"mode", region_mode, NULL, "What the region switches to.", NULL},
+    {"prev", region_prev, NULL, "Whether ops were recorded before the last switch.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static int add_region_type(PyObject *module, ModeKind kind, const char *name) {
+    static const char *const docs[MODE_KINDS] = {
+        "_no_grad(orig_func=None)\n--\n\nContext manager: nothing is recorded in this thread.",
+        "_enable_grad(orig_func=None)\n--\n\nContext manager: ops are recorded in this thread.",
+        "_set_grad(mode)\n--\n\nSwitches recording in this thread; leaving it switches back.",
+        "_inference_mode(mode=True)\n--\n\nContext manager: what this thread makes is never recorded.",
+    };
     PyType_Slot slots[] = {
         {Py_tp_new, region_new},
+        {Py_tp_init, region_init},
         {Py_tp_dealloc, region_dealloc},
         {Py_tp_methods, region_methods},
         {Py_tp_getset, region_getset},
-        {Py_tp_doc, "Context manager for autograd's mode in this thread."},
+        {Py_tp_doc, (void *)(uintptr_t)docs[kind]},
         {0, NULL},
     };
     PyType_Spec spec = {

@@ -61,7 +61,17 @@ BINARY(subtract, OP_sub)
 BINARY(multiply, OP_mul)
 BINARY(floor_divide, OP_floor_divide)
 BINARY(remainder, OP_remainder)
-BINARY(matmul, OP_matmul)
+
+static bool is_number(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o); }
+
+static PyObject *nb_matmul(PyObject *a, PyObject *b) {
+    bool tensors = tensor_check_exact(a) && tensor_check_exact(b);
+    if (!tensors && (is_number(a) || is_number(b))) { /* no product of matrices: Python says so */
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    return binary(OP_matmul, a, b);
+}
+
 BINARY(and, OP_bitwise_and)
 BINARY(or, OP_bitwise_or)
 BINARY(xor, OP_bitwise_xor)

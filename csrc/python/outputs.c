@@ -99,6 +99,36 @@ int output_check_overlap(const OpCall *c, const Tensor *out, const Tensor *in) {
     }
 }
 
+/* Ops that read parameter i while they write at places of their own choice: it may not even be the very elements written to. */
+static bool reads_while_writing(const OpCall *c, int i) {
+    switch (c->row->op) {
+    case OP_gather:
+    case OP_index_select: return true;
+    case OP_index_add:
+    case OP_index_copy:
+    case OP_scatter:
+    case OP_scatter_add:
+    case OP_scatter_value:
+    case OP_scatter_add_or_multiply:
+    case OP_scatter_value_add_or_multiply:
+    case OP_scatter_reduce: return i >= 2; /* index and source */
+    case OP_index_fill: return i == 2;     /* its value is read before */
+    default: return false;
+    }
+}
+
+int output_check_apart(const OpCall *c, int i, const Tensor *out, const Tensor *in) {
+    if (output_check_overlap(c, out, in) < 0) {
+        return -1;
+    }
+    if (!reads_while_writing(c, i) || in->st != out->st || !amp_ranges_meet(&out->v, &in->v)) {
+        return 0;
+    }
+    /* of others PyTorch does not look whether they meet */
+    bool seen = in == out || (amp_is_dense(&in->v) && amp_is_dense(&out->v));
+    return seen ? amp_raise(AMP_PART_OVERLAP, c->row->name) : 0;
+}
+
 /* ---- shapes ---- */
 
 int output_resize(Tensor *out, int ndim, const int64_t *shape) {
@@ -218,7 +248,7 @@ static __attribute__((noinline)) int check_composite(const OpCall *c, const Tens
         int count = i == c->row->out_index ? 0 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : c->arg[i].kind == ARG_TENSOR;
         Tensor *const *t = c->arg[i].kind == ARG_TENSORS ? c->arg[i].ts : &c->arg[i].t;
         for (int k = 0; k < count; k++) {
-            if (output_check_overlap(c, out, t[k]) < 0) {
+            if (output_check_apart(c, i, out, t[k]) < 0) {
                 return -1;
             }
         }

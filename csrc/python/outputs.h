@@ -15,6 +15,8 @@ int output_check_dtype(const OpCall *c, int from, int to);
 /* RuntimeError, -1, if a tensor that is written element by element shares memory with an input otherwise than element by element: a caller
  * who keeps both would find the input overwritten. PyTorch refuses what it sees at once: in one storage and without gaps. */
 int output_check_overlap(const OpCall *c, const Tensor *out, const Tensor *in);
+/* The same for parameter i, which some ops may not share any element of with what they write. */
+int output_check_apart(const OpCall *c, int i, const Tensor *out, const Tensor *in);
 
 /* A shape that differs from the result's is replaced: new memory, as long as nobody looks at the old one through out. Warns where out had
  * elements. 0 or -1. */

@@ -84,7 +84,7 @@ static int meets_inputs(const OpCall *c, const Tensor *out, Aliasing aliasing) {
                 continue;
             }
             meets = 1;
-            if (aliasing != ALIAS_NEVER && output_check_overlap(c, out, t[k]) < 0) {
+            if (aliasing != ALIAS_NEVER && output_check_apart(c, i, out, t[k]) < 0) {
                 return -1;
             }
         }

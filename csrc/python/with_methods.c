@@ -42,10 +42,10 @@ static PyObject *bound_call(PyObject *self, PyObject *const *args, size_t nargsf
     Bound *b = (Bound *)self;
     const PyMethodDef *def = b->method->plain->d_method;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (!kwnames && def->ml_flags == METH_FASTCALL) {
-        return ((_PyCFunctionFast)(void (*)(void))def->ml_meth)(b->owner, args, n);
+    if (!kwnames && n == 3 && def->ml_flags == (METH_FASTCALL | METH_KEYWORDS)) {
+        return ((_PyCFunctionFastWithKeywords)(void (*)(void))def->ml_meth)(b->owner, args, n, NULL);
     }
-    if (!kwnames && n == 0) {
+    if (!kwnames && n == 0 && def->ml_flags == METH_NOARGS) {
         return def->ml_meth(b->owner, NULL);
     }
     PyObject *plain = plain_bound(b);
@@ -169,6 +169,31 @@ static int replace(PyTypeObject *type, const char *name) {
     int failed = PyObject_SetAttrString((PyObject *)type, name, (PyObject *)m);
     Py_DECREF(m);
     return failed;
+}
+
+int with_methods_exit_names(const char *owner, const char *const names[3], Py_ssize_t n, PyObject *kwnames) {
+    Py_ssize_t named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (n + named != 3) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s.__exit__() takes %s, %s and %s, three arguments (%zd given): None for each without an exception", owner,
+                     names[0], names[1], names[2], n + named);
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < named; k++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, k);
+        int i = 0;
+        while (i < 3 && PyUnicode_CompareWithASCIIString(name, names[i])) {
+            i++;
+        }
+        if (i == 3 || i < n) { /* names in kwnames differ from each other: with the count right, all three are there */
+            PyErr_Format(PyExc_TypeError,
+                         i == 3 ? "%s.__exit__() got an unexpected keyword argument '%U': it takes %s, %s and %s"
+                                : "%s.__exit__() got multiple values for argument '%U': it takes %s, %s and %s",
+                         owner, name, names[0], names[1], names[2]);
+            return -1;
+        }
+    }
+    return 0;
 }
 
 int with_methods_add(PyTypeObject *type) { return replace(type, "__enter__") < 0 || replace(type, "__exit__") < 0 ? -1 : 0; }
