@@ -55,17 +55,23 @@ def test_modules_are_there_or_importing_them_says_what_to_do_instead():
                 assert " is not available: " in str(error), path
 
 
-@pytest.mark.parametrize("statement", [
+STATEMENTS = [
     "import torch.utils.benchmark", "from torch.autograd.profiler import profile", "import torch.storage",
     "import torch.fx.passes.shape_prop", "from torch.backends import mkl", "from torch.utils import model_zoo",
     "from torch.serialization import add_safe_globals",
     "from torch.distributed.fsdp import FullyShardedDataParallel", "import torch.nn.Linear",
-])  # fmt: skip
-def test_import_statements_of_scripts_say_it_too(statement, tmp_path):
+]  # fmt: skip
+
+
+def test_import_statements_of_scripts_say_it_too(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)\nelse:\n    print('no error')\n")
+    lines = (f"try:\n    {s}\nexcept ImportError as error:\n    print(error)\nelse:\n    print('no error')\n" for s in STATEMENTS)
+    script.write_text("".join(lines))
     done = subprocess.run([sys.executable, "-P", "-m", "ampnative", "run", str(script)], capture_output=True, text=True)
-    assert " is not available: " in done.stdout, done.stdout + done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == len(STATEMENTS), done.stdout + done.stderr
+    for statement, line in zip(STATEMENTS, said, strict=True):
+        assert " is not available: " in line, (statement, line)
 
 
 def test_what_is_no_module_of_pytorch_is_not_found():
