@@ -73,6 +73,7 @@ def _run(kind: int, x: Tensor, sizes: tuple[int, ...], states: list[Tensor], par
     biases, num_layers, dropout, train, bidirectional = settings
     directions = 2 if bidirectional else 1
     count, projection = _weights_per_layer(params, biases, num_layers * directions, r.NAMES[kind])
+    r.require_device(x, *states)
     for s in states:
         if s.dim() != 3 or s.size(0) != num_layers * directions or s.size(1) != (sizes[0] if sizes else s.size(1)):
             raise RuntimeError(

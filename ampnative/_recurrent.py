@@ -94,6 +94,16 @@ def _differentiate(run: Any, inputs: tuple, grads: tuple) -> list[Tensor | None]
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
+def require_device(input: Tensor, *states: Tensor | None) -> None:
+    """RuntimeError unless the states are where the input is."""
+    for state in states:
+        if state is not None and state.device != input.device:
+            raise RuntimeError(
+                f"Input and hidden tensors are not at the same device, found input tensor at {input.device} and hidden tensor at "
+                f"{state.device}: move one with .to()"
+            )
+
+
 # ---- one step ----
 
 
@@ -102,6 +112,7 @@ class Cell(Function):
 
     @staticmethod
     def forward(ctx, kind, x, h, state):
+        require_device(x, h, state)
         x, h = x.contiguous(), h.contiguous()
         rows, hidden = len(x), x.size(1) // (4, 3, 1, 1)[kind]
         dtype = x.dtype if state is None else _C.promote_types(x.dtype, state.dtype)

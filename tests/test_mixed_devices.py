@@ -59,3 +59,22 @@ def test_indices_on_the_cpu_select_on_other_devices():
 def test_sizes_that_depend_on_values_are_not_made_up(call):
     with pytest.raises(NotImplementedError, match="depends on values"):
         call(MASK.to("meta"))
+
+
+@pytest.mark.parametrize("elsewhere", ["meta", "cuda"])
+def test_states_of_recurrent_nets_are_where_the_input_is(elsewhere):
+    nn, x, h = torch.nn, torch.ones(2, 3), torch.ones(2, 4)
+    with torch.cuda.emulate():
+        there = h.to(elsewhere)
+        for state in ((h, there), (there, h)):
+            with pytest.raises(RuntimeError, match="same device"):
+                nn.LSTMCell(3, 4)(x, state)
+            with pytest.raises(RuntimeError, match="same device"):
+                nn.LSTM(3, 4)(x[None], tuple(s[None] for s in state))
+        for kind in (nn.GRU, nn.RNN):
+            with pytest.raises(RuntimeError, match="same device"):
+                kind(3, 4)(x[None], there[None])
+        with pytest.raises(RuntimeError, match="same device"):
+            nn.LSTM(3, 4).to(elsewhere)(x[None].to(elsewhere), (h[None], h[None]))
+        out, (last, _) = nn.LSTM(3, 4).cuda()(x[None].cuda(), (h[None].cuda(), h[None].cuda()))
+        assert out.device == last.device == torch.device("cuda:0")

@@ -280,3 +280,14 @@ def test_modes_are_bools(value):
     with region:
         assert torch.is_autocast_enabled("cpu")
     assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("make_region", [lambda: torch.set_grad_enabled(False), torch.no_grad, torch.enable_grad])
+def test_grad_modes_leave_inference_mode_as_it_is(make_region):
+    region = make_region()
+    torch._C._set_grad_enabled(True)
+    with torch.inference_mode():
+        with region:
+            pass
+        assert torch.is_inference_mode_enabled() and torch.ones(1).is_inference()
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()

@@ -159,7 +159,12 @@ static PyObject *leave(PyObject *self) {
         PyErr_Format(PyExc_RuntimeError, "%s was left without being entered", Py_TYPE(self)->tp_name);
         return NULL;
     }
-    set_state(r->saved[--r->depth]);
+    const ModeState before = r->saved[--r->depth];
+    if (r->kind == MODE_SET_INFERENCE) {
+        set_state(before);
+    } else { /* inference mode is not theirs: a region may have been made outside of one */
+        amp_grad_enabled = before.grad;
+    }
     r->primed = false;
     Py_RETURN_NONE;
 }
