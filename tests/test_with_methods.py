@@ -291,3 +291,15 @@ def test_grad_modes_leave_inference_mode_as_it_is(make_region):
             pass
         assert torch.is_inference_mode_enabled() and torch.ones(1).is_inference()
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("make_region", [torch.enable_grad, lambda: torch.set_grad_enabled(True)])
+def test_inference_mode_records_nothing_whatever_is_switched_inside(make_region):
+    layer, leaf = torch.nn.Linear(2, 1), torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+        with make_region():
+            assert not layer(x).requires_grad and not (leaf * 2).requires_grad
+        with torch.inference_mode(False):
+            assert (leaf * 2).requires_grad
+    assert (leaf * 2).requires_grad and torch.is_grad_enabled()

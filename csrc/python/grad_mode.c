@@ -36,8 +36,8 @@ static void switch_on(const Region *r) {
     ModeState s = current_state();
     switch ((ModeKind)r->kind) {
     case MODE_NO_GRAD: s.grad = 0; break;
-    case MODE_ENABLE_GRAD: s.grad = 1; break;
-    case MODE_SET_GRAD: s.grad = r->mode; break;
+    case MODE_ENABLE_GRAD: s.grad = !s.inference; break; /* in inference mode nothing is recorded, whatever is switched inside */
+    case MODE_SET_GRAD: s.grad = r->mode && !s.inference; break;
     default: /* inference needs no graph; leaving it (mode False) records again */ s = (ModeState){!r->mode, r->mode}; break;
     }
     set_state(s);
