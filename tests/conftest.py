@@ -1,6 +1,7 @@
 """State checks around every test, and the count of golden records at the end of the run."""
 
 import collections
+import gc
 import os
 import sys
 
@@ -36,6 +37,13 @@ def process_state() -> dict:
     if hasattr(lib._C, "_precision_state"):
         seen["precision settings"] = lib._C._precision_state()
     return seen
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collections_are_quick():
+    """gc.collect(), which many tests call, need not walk pytest's own thousands of tests and reports, which live to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -167,7 +167,9 @@ def test_a_finalizer_that_enters_a_region_inside_an_op_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    "make", [dict, collections.OrderedDict, lambda d: collections.defaultdict(list, d), types.MappingProxyType], ids=str
+    "make",
+    [dict, collections.OrderedDict, lambda d: collections.defaultdict(list, d), types.MappingProxyType],
+    ids=["dict", "OrderedDict", "defaultdict", "mappingproxy"],
 )
 def test_mappings_of_any_kind_are_cast(make):
     seen = amp.register_op(lambda d: d, "lower")
