@@ -20,6 +20,8 @@ class ASGD(ElementwiseOptimizer):
 
     _plain_steps = True
 
+    _counters = ("step", "eta", "mu")
+
     def __init__(
         self,
         params: Iterable[Any],

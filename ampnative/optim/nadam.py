@@ -17,6 +17,7 @@ class NAdam(AdamFamily):
     """
 
     _nadam = True
+    _counters = ("step", "mu_product")
 
     def __init__(
         self,

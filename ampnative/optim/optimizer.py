@@ -58,6 +58,7 @@ class Optimizer:
     """
 
     _step_supports_amp_scaling = False
+    _counters: tuple[str, ...] = ()  # keys of a parameter's state that are 0-dim tensors on the CPU, whatever the parameter is
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -290,7 +291,7 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             key = _as_number(key, by_number)
             param = by_number.get(key)
-            state[key if param is None else param] = value if param is None else _cast_state(param, value)
+            state[key if param is None else param] = value if param is None else _cast_state(param, value, self._counters)
         groups = []
         for group, saved in zip(self.param_groups, saved_groups, strict=False):
             saved["params"] = group["params"]
@@ -363,22 +364,22 @@ def _as_number(key: Any, known: dict[Any, Any]) -> Any:
     return int(key) if isinstance(key, str) and key.isdigit() and key not in known else key
 
 
-def _cast_state(param: Tensor, value: Any, key: str | None = None) -> Any:
+def _cast_state(param: Tensor, value: Any, counters: tuple[str, ...], key: str | None = None) -> Any:
+    """One entry of a parameter's loaded state: the parameter's dtype and device, but for step counts and an optimizer's own counters."""
     if isinstance(value, dict):
-        return {k: _cast_state(param, v, k) for k, v in value.items()}
-    if key in COUNTERS:
+        return {k: _cast_state(param, v, counters, k) for k, v in value.items()}
+    if key in counters:
         if key == "step" or not (isinstance(value, Tensor) and param.is_floating_point()):
             return as_counter(value)
         return value.to("cpu", param.dtype)
+    if key == "step":
+        return value
     if isinstance(value, Tensor) or type(value).__module__ == "numpy":
         value = value if isinstance(value, Tensor) else _C.tensor(value)
         return value.to(param.device, param.dtype) if param.is_floating_point() else value.to(param.device)
     if isinstance(value, (list, tuple)):
-        return type(value)(_cast_state(param, v) for v in value)
+        return type(value)(_cast_state(param, v, counters) for v in value)
     return value
-
-
-COUNTERS = ("step", "mu_product", "eta", "mu")
 
 
 def as_counter(value: Any) -> Tensor:

@@ -125,7 +125,8 @@ void f_softplus(Back *b) { fast_numbers(b, OP_softplus_grad, ARG(1), ARG(2), (Ar
 /* logsigmoid(x) is -softplus(-x). */
 void f_logsigmoid(Back *b) { fast_numbers(b, OP_softplus_grad, arg_float(-1.0), arg_float((double)INFINITY), (Arg){0}); }
 
-void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, IN(0), ARG(1).num.f))); }
+/* The threshold is not rounded to 16 bits: the kernel of the op compares in fp32. */
+void d_threshold(Back *b) { GRAD(0, zero_where(b, b->g, op1k(b, OP_le, wide(b, IN(0)), ARG(1).num.f))); }
 
 /* NaN counts as small, as in d_hardtanh. */
 static void shrink(Back *b) { GRAD(0, zero_where(b, b->g, not_(b, op1k(b, OP_gt, op1(b, OP_abs, IN(0)), ARG(1).f)))); }
@@ -183,7 +184,7 @@ void d_xlogy(Back *b) {
         Tensor *none = op2(b, OP_logical_and, op1k(b, OP_eq, x, 0.0), op1k(b, OP_le, y, 0.0));
         b->grad[0] = mul(b, b->g, op1(b, OP_log, fill_where(b, expand_like(b, y, &b->node->out[0]), none, 1.0)));
     }
-    GRAD(1, mul(b, b->g, divide(b, x, y)));
+    GRAD(1, divide(b, mul(b, b->g, x), y));
 }
 
 /* x s(y) */

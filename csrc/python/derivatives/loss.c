@@ -73,25 +73,23 @@ static Tensor *op_floor(Back *b, Tensor *x, double floor) {
     return op_args(b, OP_clamp, arg);
 }
 
-/* (x - t) / (x (1 - x)), the denominator at least 1e-12: at 0 and 1 the logarithms were clamped. */
-static Tensor *bce_slope(Back *b) {
+/* g (x - t) / (x (1 - x)), the denominator at least 1e-12: at 0 and 1 the logarithms were clamped. */
+static Tensor *bce_slope(Back *b, Tensor *g) {
     Tensor *x = IN(0);
     Tensor *room = op_floor(b, mul(b, x, one_minus(b, x)), (double)1e-12f);
-    return divide(b, sub(b, x, IN(1)), room);
+    return divide(b, mul(b, g, sub(b, x, IN(1))), room);
+}
+
+/* A gradient of the terms, weighted and divided by their number where the op did. */
+static Tensor *bce_reduced(Back *b, Tensor *slope) {
+    Tensor *weighted = b->node->nin > 2 && IN(2) ? mul(b, slope, IN(2)) : slope;
+    bool mean = !strcmp(ARG(3).s, "mean");
+    return mean ? op1k(b, OP_div, weighted, (double)amp_numel(IN_META(0).ndim, IN_META(0).shape)) : weighted;
 }
 
 void d_bce(Back *b) {
-    if (!b->g) {
-        return;
-    }
-    const char *reduction = ARG(3).s;
-    Tensor *weight = b->node->nin > 2 ? IN(2) : NULL;
-    Tensor *g = weight ? mul(b, b->g, weight) : b->g;
-    if (!strcmp(reduction, "mean")) {
-        g = op1k(b, OP_div, g, (double)amp_numel(IN_META(0).ndim, IN_META(0).shape));
-    }
-    GRAD(0, mul(b, g, bce_slope(b)));
-    GRAD(1, mul(b, g, sub(b, op1(b, OP_log1p, neg(b, IN(0))), op1(b, OP_log, IN(0)))));
+    GRAD(0, bce_reduced(b, bce_slope(b, b->g)));
+    GRAD(1, bce_reduced(b, mul(b, b->g, sub(b, op1(b, OP_log1p, neg(b, IN(0))), op1(b, OP_log, IN(0))))));
 }
 
 /* The difference, cut at delta of either sign, times 2 near. */

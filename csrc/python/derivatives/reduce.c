@@ -199,7 +199,8 @@ static Tensor *signed_power(Back *b, Tensor *x, double p) {
     return zero_where(b, mul(b, op1(b, OP_sign, x), op1k(b, OP_pow, size, p - 1.0)), zero);
 }
 
-/* d|x|_p/dx = (|x| / norm)^(p-1) sign(x); 0 where the norm is 0. */
+/* d|x|_p/dx = (|x| / norm)^(p-1) sign(x); 0 where the norm is 0. The order of the factors is PyTorch's: in 16 bits it decides what
+ * overflows, and with it the history of a loss scale. */
 static Tensor *norm_slope(Back *b, Tensor *x, Tensor *y, double p, const Reduction *r) {
     Tensor *g = with_dims(b, b->g, r);
     if (p == 0.0) {
@@ -215,7 +216,10 @@ static Tensor *norm_slope(Back *b, Tensor *x, Tensor *y, double p, const Reducti
     }
     Tensor *flat = op1k(b, OP_eq, y, 0.0), *size = fill_where(b, y, flat, 1.0);
     if (p == 2.0) {
-        return mul(b, x, zero_where(b, divide(b, g, size), flat));
+        return mul(b, g, zero_where(b, divide(b, x, size), flat));
+    }
+    if (p < 1.0) {
+        return mul(b, mul(b, signed_power(b, x, p), g), op1k(b, OP_pow, size, 1.0 - p));
     }
     return mul(b, signed_power(b, x, p), zero_where(b, divide(b, g, op1k(b, OP_pow, size, p - 1.0)), flat));
 }
