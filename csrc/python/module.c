@@ -88,10 +88,13 @@ static PyObject *result_type(PyObject *Py_UNUSED(self), PyObject *args) {
     return result;
 }
 
+/* Of whatever int() takes, such as time.time(); a generator's own method wants an integer. */
 static PyObject *manual_seed(PyObject *Py_UNUSED(self), PyObject *seed) {
-    PyObject *generator = PyObject_GetAttrString(amp_state.module, "default_generator");
-    PyObject *result = generator ? PyObject_CallMethod(generator, "manual_seed", "O", seed) : NULL;
+    PyObject *number = PyNumber_Long(seed),
+             *generator = number ? PyObject_GetAttrString(amp_state.module, "default_generator") : NULL;
+    PyObject *result = generator ? PyObject_CallMethod(generator, "manual_seed", "O", number) : NULL;
     Py_XDECREF(generator);
+    Py_XDECREF(number);
     return result;
 }
 
@@ -205,7 +208,8 @@ static PyMethodDef functions[] = {
      "can_cast(from_, to, /)\n--\n\nWhether an in-place op may write one dtype into the other."},
     {"result_type", result_type, METH_VARARGS,
      "result_type(tensor1, tensor2, /)\n--\n\nThe dtype of an operation on the two, tensors or numbers."},
-    {"manual_seed", manual_seed, METH_O, "manual_seed(seed, /)\n--\n\nSeeds the default generator and returns it."},
+    {"manual_seed", manual_seed, METH_O,
+     "manual_seed(seed, /)\n--\n\nSeeds the default generator with int(seed) and returns it."},
     {"_cuda_emulated", cuda_emulated, METH_NOARGS, "_cuda_emulated()\n--\n\nWhether device cuda runs on the CPU."},
     {"_set_cuda_emulated", set_cuda_emulated, METH_O, "_set_cuda_emulated(on, /)\n--\n\nSwitches the emulation of device cuda."},
     {"_memory_stats", memory_stats, METH_O,

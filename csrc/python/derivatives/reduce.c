@@ -150,7 +150,7 @@ void d_prod(Back *b) {
     if (m->ndim == 0) {
         b->grad[0] = b->g;
     } else if (zero == 0) {
-        b->grad[0] = divide(b, mul(b, with_dims(b, b->g, &r), with_dims(b, OUT(0), &r)), x);
+        b->grad[0] = mul(b, with_dims(b, b->g, &r), divide(b, with_dims(b, OUT(0), &r), x));
     } else if (node_op(b) == OP_prod) {
         int64_t flat[1] = {-1};
         b->grad[0] = mul(b, b->g, reshape_like(b, product_of_others(b, reshape(b, x, 1, flat), 0), m));
