@@ -17,7 +17,7 @@ class AdamFamily(Optimizer):
     """Checks, state and the C call of Adam, AdamW and NAdam. Computed in fp32 for 16-bit parameters, rounded once."""
 
     _nadam = False
-    _counters = ("step",)
+    _counters: tuple[str, ...] = ("step",)
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         check_non_negative("learning rate", defaults["lr"])
