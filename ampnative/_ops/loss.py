@@ -105,7 +105,8 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any, margin: float, weig
     found = input.dtype
     x, y = rounded(input, wide(found)).reshape(samples, classes), target.reshape(samples, 1)
     other = _C.functions.arange(classes, device=input.device) != y
-    loss = _where(other, _C.functions.relu(margin - x.gather(1, y) + x), 0.0)
+    missing = margin - x.gather(1, y) + x
+    loss = _where(other & (missing > 0), missing, 0.0)  # NaN counts as reached, as in PyTorch
     if p == 2:
         loss = loss * loss
     loss = loss.sum(1) / classes
@@ -129,7 +130,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str) -> Ten
     loss = _C.functions.zeros((samples,), dtype=x.dtype, device=input.device)
     for k in range(int(given.sum(1).amax()) if samples else 0):
         active = given[:, k : k + 1] & (mentioned == 0)
-        loss = loss + _where(active, _C.functions.relu(1 - chosen[:, k : k + 1] + x), 0.0).sum(1)
+        missing = 1 - chosen[:, k : k + 1] + x
+        loss = loss + _where(active & (missing > 0), missing, 0.0).sum(1)
     return reduced((loss / classes).reshape(input.shape[:-1]), reduction, found)
 
 
