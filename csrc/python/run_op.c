@@ -225,6 +225,12 @@ static int device_conflict(const char *name, int first, int other) {
     return -1;
 }
 
+/* Numbers of rows in host memory beside a tensor without memory: nothing reads them. */
+static bool indexes_meta(const OpCall *c, int i, int home, const Tensor *t) {
+    const char *name = c->row->param[i].name;
+    return home == AMP_META && t->v.device == AMP_CPU && (!strcmp(name, "index") || !strcmp(name, "indices"));
+}
+
 int common_device(const OpCall *c) {
     int device = -1;
     bool fixed = false;
@@ -238,7 +244,7 @@ int common_device(const OpCall *c) {
                     device = t[k]->v.device;
                     fixed = !loose;
                 }
-            } else if (t[k]->v.device != device && !loose) {
+            } else if (t[k]->v.device != device && !loose && !indexes_meta(c, i, device, t[k])) {
                 return device_conflict(c->row->name, device, t[k]->v.device);
             }
         }
@@ -256,7 +262,8 @@ int same_device(const OpCall *c) {
     const Tensor *self = c->arg[0].t;
     for (int i = 1; i < c->row->nparams; i++) {
         const Tensor *t = c->arg[i].kind == ARG_TENSOR && i != c->row->out_index ? c->arg[i].t : NULL;
-        if (t && t->v.device != self->v.device && (t->v.ndim || t->v.device != AMP_CPU)) {
+        if (t && t->v.device != self->v.device && (t->v.ndim || t->v.device != AMP_CPU) &&
+            !indexes_meta(c, i, self->v.device, t)) {
             return device_conflict(c->row->name, self->v.device, t->v.device);
         }
     }

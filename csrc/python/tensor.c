@@ -71,7 +71,7 @@ static void storage_drop(Storage *st) {
 
 /* The tensor shows all of its storage in order, and nobody outside can write there. */
 static bool whole_and_private(const Tensor *t) {
-    return !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
+    return t->st->data && !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
            t->v.data == t->st->data && (size_t)t->v.numel * amp_itemsize(t->v.dtype) == t->st->nbytes;
 }
 
