@@ -127,7 +127,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str) -> Ten
     mentioned = _C.functions.zeros((samples, classes), dtype=_C.int64, device=input.device).scatter_add(1, index, given.to(_C.int64))
     chosen = x.gather(1, index)
     loss = _C.functions.zeros((samples,), dtype=x.dtype, device=input.device)
-    for k in range(int(given.sum(1).amax()) if samples else 0):
+    most = classes if input.is_meta else int(given.sum(1).amax()) if samples else 0
+    for k in range(most):
         active = given[:, k : k + 1] & (mentioned == 0)
         loss = loss + _where(active, _C.functions.relu(1 - chosen[:, k : k + 1] + x), 0.0).sum(1)
     return reduced((loss / classes).reshape(input.shape[:-1]), reduction, found)

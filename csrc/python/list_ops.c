@@ -282,8 +282,7 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
             continue;
         }
         fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && grad->v.device != AMP_META &&
-               storage_loss_scale(grad->st) == 0 &&
-               (s->n == 0 || grad->v.device == s->view[0]->device);
+               storage_loss_scale(grad->st) == 0 && (s->n == 0 || grad->v.device == s->view[0]->device);
         if (fits) {
             *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
             bytes += grad->v.numel * (int64_t)sizeof(float);
