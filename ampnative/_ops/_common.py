@@ -56,6 +56,14 @@ def reduced(loss: Tensor, reduction: str, found: dtype) -> Tensor:
     return rounded(loss, found)
 
 
+def needs_no_gradient(function: str, parameter: str, given: Tensor | None) -> None:
+    """RuntimeError for a tensor that requires grad while gradients are recorded."""
+    if given is not None and given.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError(
+            f"{function}: not differentiable with respect to argument '{parameter}', which requires grad: pass {parameter}.detach()"
+        )
+
+
 def integers(function: str, parameter: str, given: Any) -> list[int]:
     """One integer, or a sequence of them, as a list. TypeError for others."""
     many = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0

@@ -270,6 +270,16 @@ int same_device(const OpCall *c) {
     return 0;
 }
 
+int needs_no_gradient(const OpCall *c, int i) {
+    if (c->arg[i].kind != ARG_TENSOR || !tensor_requires_grad(c->arg[i].t) || !grad_recording()) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: not differentiable with respect to argument '%s', which requires grad: pass %s.detach()", c->row->name,
+                 c->row->param[i].name, c->row->param[i].name);
+    return -1;
+}
+
 int wrap_dim(int64_t dim, int ndim) {
     int n = ndim ? ndim : 1;
     if (dim < -n || dim >= n) {
