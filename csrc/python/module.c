@@ -316,7 +316,7 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
+    if (error_init(module) < 0 || op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
         package_module_init(module) < 0 || default_device_init(module) < 0 || dtypes_module_init(module) < 0 ||
         tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 || selective_init(module) < 0 ||
         anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 ||

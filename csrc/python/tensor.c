@@ -41,8 +41,7 @@ static Storage *storage_new(int device, size_t nbytes) {
     st->data = amp_backend[device]->alloc(nbytes);
     if (!st->data) {
         PyMem_Free(st);
-        PyErr_Format(PyExc_MemoryError, "cannot allocate %zu bytes for a tensor on device %s", nbytes,
-                     device == AMP_CPU ? "cpu" : "cuda");
+        raise_out_of_memory(nbytes, device);
         return NULL;
     }
     return st;
