@@ -270,9 +270,6 @@ static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
         }
         return keep_temp(f, arg, tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true));
     }
-    if (array_check(o)) {
-        return keep_temp(f, arg, tensor_from_array(o));
-    }
     return 0;
 }
 
@@ -491,13 +488,18 @@ static Py_ssize_t odd_item(const Param *p, PyObject *const *items, Py_ssize_t n)
     return -1;
 }
 
+/* What to do with o, which is no Tensor. */
+static const char *cure_of(PyObject *o) {
+    return array_check(o) ? ". Make one of the array with from_numpy(), which shares its memory, or as_tensor()" : "";
+}
+
 static __attribute__((noinline)) void report_item(const OpRow *row, int index, bool method, Py_ssize_t at, PyObject *item) {
     const Param *p = &row->param[index];
     const int position = index + (method ? 0 : 1);
     if (p->kind == ARG_TENSORS) {
         PyErr_Format(PyExc_TypeError,
-                     "%s(): argument '%s' (position %d): expected Tensor as element %zd in argument %d, but got %s", row->name,
-                     p->name, position, at, index, Py_TYPE(item)->tp_name);
+                     "%s(): argument '%s' (position %d): expected Tensor as element %zd in argument %d, but got %s%s", row->name,
+                     p->name, position, at, index, Py_TYPE(item)->tp_name, cure_of(item));
         return;
     }
     PyErr_Format(PyExc_TypeError,
@@ -519,8 +521,8 @@ static __attribute__((noinline)) void report_type(const OpRow *row, int index, b
             return;
         }
     }
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name,
-                 index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s%s", row->name, p->name,
+                 index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name, p->kind == ARG_TENSOR ? cure_of(o) : "");
 }
 
 /* 1 for what was probably meant for p and is refused for a detail, else 0. */

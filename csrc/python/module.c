@@ -169,11 +169,21 @@ static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(
 }
 
 static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *n) {
-    if (!PyLong_Check(n) || PyBool_Check(n)) {
-        PyErr_Format(PyExc_TypeError, "set_num_threads expects an int, but got %s", Py_TYPE(n)->tp_name);
+    if ((!PyLong_Check(n) && !(array_scalar_check(n) && PyIndex_Check(n))) || PyBool_Check(n)) {
+        PyErr_Format(PyExc_RuntimeError, "set_num_threads expects an int, but got %s", Py_TYPE(n)->tp_name);
         return NULL;
     }
-    long count = PyLong_AsLong(n);
+    PyObject *number = PyNumber_Index(n);
+    int overflow = 0;
+    const long count = number ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
+    Py_XDECREF(number);
+    if (!number || (count == -1 && PyErr_Occurred())) {
+        return NULL;
+    }
+    if (overflow || count > INT32_MAX || count < INT32_MIN) {
+        PyErr_Format(PyExc_ValueError, "set_num_threads: %R does not fit an int of 32 bits. It takes 1 to 4096", n);
+        return NULL;
+    }
     if (count <= 0 || count > 4096) {
         PyErr_SetString(PyExc_RuntimeError, "set_num_threads expects a positive integer of at most 4096");
         return NULL;
@@ -222,7 +232,9 @@ static PyMethodDef functions[] = {
      "_ceiling(kind, nbytes=0, /)\n--\n\nWhat all threads together reach here: 'fp32' or 'bf16' operations per second from "
      "registers, or bytes per second, read plus written, that a 'copy' of nbytes moves."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that kernels may use."},
-    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use."},
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use, 1 to 4096; RuntimeError for anything else (ValueError "
+     "beyond 32 bits)."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -320,7 +332,7 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
+    if (error_init(module) < 0 || op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
         package_module_init(module) < 0 || default_device_init(module) < 0 || dtypes_module_init(module) < 0 ||
         tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 || selective_init(module) < 0 ||
         anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 ||

@@ -79,7 +79,7 @@ typedef struct Param {
     uint8_t count; /* `Tensor[2]`: as many; 0: any number */
     bool keyword_only;
     bool has_default;
-    bool strict; /* a tensor, and no number: a later overload takes those */
+    bool strict; /* a tensor, and no number: a later overload takes those, or they make no sense there */
     Arg fallback;
 } Param;
 

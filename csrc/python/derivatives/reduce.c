@@ -111,8 +111,11 @@ void d_extremum_dim(Back *b) {
     b->grad[0] = scatter_add(b, zeros_meta(b, b->g, m), dim, with_dims(b, OUT(1), &r), with_dims(b, b->g, &r));
 }
 
-/* 1: at least one zero; 0: none; -1: failed. */
+/* 1: at least one zero; 0: none, or on "meta", where the gradient has the same shape either way; -1: failed. */
 static int has_zero(Back *b, Tensor *x) {
+    if (x->v.device == AMP_META) {
+        return 0;
+    }
     Tensor *any = op1(b, OP_any, op1k(b, OP_eq, x, 0.0));
     PyObject *item = any ? tensor_item(any) : NULL;
     int zero = item ? PyObject_IsTrue(item) : -1;
