@@ -10,6 +10,7 @@ from . import _core_check  # isort: skip  first, so that a missing core is named
 from . import (
     _C,
     _features,
+    _wrong_arguments,
     accelerator,
     amp,
     autograd,
@@ -270,10 +271,12 @@ def __getattr__(name: str):
 
     if name in ("__config__", "multiprocessing"):  # loaded by the first who asks
         return importlib.import_module(f"{__name__}.{name}")
-    raise absent_op(name) or AttributeError(
-        f"module 'ampnative' has no attribute '{name}'. "
-        + (_features.similar(name, globals()) or "If it is PyTorch's, ampnative does not have it: see the README for what exists")
-    )
+    raise absent_op(name) or AttributeError(f"module 'ampnative' has no attribute '{name}'")
+
+
+_wrong_arguments.guard_methods()
+for _module in (__name__, "ampnative.nn.functional", "ampnative.linalg", "ampnative.special", "ampnative.fft", "ampnative.utils.dlpack"):
+    _wrong_arguments.guard_functions(vars(importlib.import_module(_module)))
 
 
 _features.register_names(__name__, Tensor)

@@ -3,6 +3,7 @@
 from . import _C as _C
 from . import _core_check as _core_check
 from . import _features as _features
+from . import _wrong_arguments as _wrong_arguments
 from . import accelerator as accelerator
 from . import amp as amp
 from . import autograd as autograd

@@ -122,7 +122,9 @@ def refusing(module: str, cure: str) -> Callable[[str], Any]:
     return __getattr__
 
 
-missing_text = "module '{module}' has no attribute '{name}'"  # a script that says torch is told of torch
+_WHOLE = ("amp", "nn.init")  # modules that lack no name of PyTorch's
+
+shown_package: str | None = None  # a script that says torch is told of torch
 
 
 def cure_of(module: str, name: str) -> str | None:
@@ -134,13 +136,26 @@ def cure_of(module: str, name: str) -> str | None:
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """A question after the name that was meant, where one is near. Python asks it itself, but of modules with fewer names only."""
+    """A question after the name that was meant, where one is near but for capitals, or is longer at the end."""
     if name.startswith("_"):
         return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [known for known in names if known[:1] != "_" and abs(len(known) - len(name)) < 3], 1, 0.75)
-    return f"Did you mean: '{near[0]}'?" if near else ""
+    low = name.lower()
+    known = {k.lower(): k for k in sorted(names, reverse=True) if k[:1] != "_"}
+    near = get_close_matches(low, [k for k in known if abs(len(k) - len(low)) < 3 or k.startswith(low)], 1, 0.75)
+    return f"Did you mean: '{known[near[0]]}'?" if near else ""
+
+
+def _no_attribute(module: ModuleType, path: str, name: str) -> AttributeError:
+    """For a name that is neither there nor known to be PyTorch's: all public ones are."""
+    shown = f"{shown_package}.{path}".rstrip(".") if shown_package else module.__name__
+    text = f"module '{shown}' has no attribute '{name}'"
+    if name.startswith("_"):
+        return AttributeError(text, name=name, obj=module)
+    near = similar(name, dir(module))
+    # Python asks after similar names too where it knows the object: once is enough.
+    return AttributeError(f"{text}. PyTorch has no such name there{'. ' * bool(near)}{near}", name=name, obj=None if near else module)
 
 
 def _hinting(module: ModuleType, path: str) -> Callable[[str], Any]:
@@ -151,15 +166,13 @@ def _hinting(module: ModuleType, path: str) -> Callable[[str], Any]:
         if other is not None:
             try:
                 return other(name)
-            except AbsentFeatureError:
+            except NotImplementedError:
                 raise
-            except AttributeError as error:
-                missing = error
-        else:
-            missing = AttributeError(missing_text.format(module=module.__name__, path=path, name=name), name=name, obj=module)
+            except AttributeError:
+                pass
         cure = None if name.startswith("_") else cure_of(path, name)
-        if cure is None or isinstance(missing, NotImplementedError):
-            raise missing
+        if cure is None:
+            raise _no_attribute(module, path, name)
         _refuse(f"{module.__name__}.{name}", cure, sys._getframe(1))
 
     return __getattr__
@@ -185,7 +198,7 @@ def teach(module: ModuleType, path: str) -> None:
 
 def register_names(package: str, tensor: type) -> None:
     """Lets modules and tensors say what to do instead of the names that they lack. Patterns with wildcards stand for modules only."""
-    for path in NAMES:
+    for path in (*NAMES, *_WHOLE):
         if path not in ("Tensor", "multiprocessing"):
             teach(sys.modules[f"{package}.{path}" if path else package], path)
     for patterns, cure in NAMES["Tensor"]:

@@ -10,7 +10,10 @@ _SPARSE = "tensors are dense: use index_select, scatter_add or scipy.sparse on t
 _SCRIPT = "there is no TorchScript and no graph here; call the model as it is"
 _LIBRARY = "it is an entry of a GPU or vendor library: use the function of nn.functional that it implements"
 _SYMBOLIC = "sizes are Python ints here"
-_STORAGE = "storages are no objects here: tensors share memory with .numpy(), and data_ptr() tells where it is"
+_STORAGE = (
+    "storages are no objects here: tensors share memory with .numpy(), and data_ptr() tells where it is; in place of safetensors.torch, "
+    "which needs them, use ampnative.serialization.save_safetensors and load_safetensors"
+)
 _INTERNAL = "it is internal to PyTorch"
 _PYTHON = "import it from Python's library"
 _DTYPE = "the dtypes are bool, uint8, int8 to int64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, complex ones"

@@ -22,6 +22,11 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def _sublist(subscripts: Sequence[Any]) -> str:
+    if isinstance(subscripts, Tensor):
+        raise ValueError(
+            "einsum(): a Tensor stands where the subscripts of the operand before it are due. Give an equation first, "
+            'einsum("ij,jk", a, b), or numbers after each operand, einsum(a, [0, 1], b, [1, 2])'
+        )
     letters = []
     for s in subscripts:
         if s is Ellipsis:

@@ -96,6 +96,8 @@ def _normal(mean: Tensor | float, std: Tensor | float, size: Any, generator: Any
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
+        if not isinstance(size, (tuple, list)):
+            raise TypeError(f"normal(): argument 'size' (position 3) must be tuple of ints, not {type(size).__name__}")
         return _f.empty(size, **{"device": "cpu", **options}).normal_(mean, std, generator=generator)
     if isinstance(std, Tensor):
         if std.numel() and bool((std < 0).any()):

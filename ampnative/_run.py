@@ -25,7 +25,8 @@ __all__ = ["install", "run_module", "run_script"]
 _LIKE = "2.15.0"  # the PyTorch release that was recorded
 # Modules that stand for nothing in PyTorch.
 _OWN = frozenset(
-    {"__main__", "_absent", "_deprecated", "_features", "_replacing", "_run", "_saved_nodes", "_switches", "cli", "recipe"}
+    {"__main__", "_absent", "_deprecated", "_features", "_replacing", "_run", "_saved_nodes", "_switches", "_wrong_arguments"}
+    | {"cli", "recipe"}
 )
 
 
@@ -71,7 +72,9 @@ def _explain_missing(module: ModuleType, fullname: str) -> None:
         return
 
     def __getattr__(name: str) -> Any:
-        raise AttributeError(f"ampnative does not have {fullname}.{name}", name=name, obj=module)
+        near = _features.similar(name, vars(module))
+        text = f"ampnative does not have {fullname}.{name}{'. ' * bool(near)}{near}"
+        raise AttributeError(text, name=name, obj=None if near else module)
 
     vars(module)["__getattr__"] = __getattr__
 
@@ -85,7 +88,7 @@ def install() -> None:
     """
     import ampnative
 
-    _features.missing_text = "ampnative does not have torch.{path}.{name}"
+    _features.shown_package = "torch"
     # Scripts ask whether PyTorch is new enough: the answer is the version whose behaviour this is.
     if not ampnative.__version__.startswith(_LIKE):
         ampnative.__version__ = f"{_LIKE}+ampnative.{ampnative.__version__}"

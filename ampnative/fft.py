@@ -117,7 +117,4 @@ def ifftshift(input: Tensor, dim: int | list[int] | tuple[int, ...] | None = Non
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_op(f"fft_{name}", f"fft.{name}") or AttributeError(
-        f"module 'ampnative.fft' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
-        "see the README for what exists"
-    )
+    raise absent_op(f"fft_{name}", f"fft.{name}") or AttributeError(f"module 'ampnative.fft' has no attribute '{name}'")

@@ -233,7 +233,4 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_op(f"linalg_{name}", f"linalg.{name}") or AttributeError(
-        f"module 'ampnative.linalg' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
-        "see the README for what exists"
-    )
+    raise absent_op(f"linalg_{name}", f"linalg.{name}") or AttributeError(f"module 'ampnative.linalg' has no attribute '{name}'")

@@ -603,7 +603,7 @@ def _print_table(plan: Plan, comparisons: list[Comparison], console: Any, show: 
             show(f"Batch {c.batch_size}: every step of the mixed run was skipped, so it never changed the weights.")
     if 512 in by_size and 513 in by_size and by_size[512].timed and by_size[513].timed:
         cost = by_size[513].mixed.seconds / by_size[512].mixed.seconds
-        show(f"513 rows, not a multiple of 8, take {cost:.2f} times as long as 512 in mixed precision{note}.")
+        show(f"513 rows, not a multiple of 8, take {cost:.2f} times as long as 512{' in mixed precision' * plan.use_amp}{note}.")
 
 
 def _print_scales(plan: Plan, comparisons: list[Comparison], show: Callable[[str], Any]) -> None:

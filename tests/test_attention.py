@@ -226,9 +226,9 @@ def test_errors():
             attend(q, k, v, mask.to(wrong))
     with pytest.raises(RuntimeError, match="Explicit attn_mask should not be set when is_causal=True"):
         attend(q, k, v, mask, is_causal=True)
-    with pytest.raises(RuntimeError, match=r"size of tensor a \(5\) must match the size of tensor b \(4\)"):
+    with pytest.raises(RuntimeError, match=r"attn_mask of shape .*\[4, 4\].* does not broadcast to .*\[2, 3, 4, 5\]"):
         attend(q, k, v, torch.ones(4, 4, dtype=torch.bool))
-    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+    with pytest.raises(RuntimeError, match=r"attn_mask of shape .*\[2, 3, 4, 5\].* does not broadcast to .*\[3, 4, 5\]"):
         attend(q[0], k[0], v[0], torch.ones(2, 3, 4, 5, dtype=torch.bool))
     for bad in ((q, k[..., :7], v), (q, k, v[:, :, :4]), (q[:, :2], k, v)):
         with pytest.raises(RuntimeError):

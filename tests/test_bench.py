@@ -159,3 +159,11 @@ def test_scaling_table(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().out.split() == ["double/a"]
     with pytest.raises(SystemExit):
         cli.main(["bench", "--scaling", "--rival", "jax"])
+
+
+def test_a_report_that_cannot_be_written_is_refused_at_once(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(bench_run, "ceilings", lambda: pytest.fail("it ran"))
+    for path, why in ((tmp_path / "no" / "x.json", "there is no such folder"), (tmp_path, "it is a folder")):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["bench", "--json", str(path)])
+        assert left.value.code == 2 and f"cannot write {path}: {why}" in capsys.readouterr().err

@@ -139,3 +139,19 @@ def test_wrong_arguments():
         scaler.history = []
     scaler.history = ScaleHistory(2)
     assert scaler.history.capacity == 2
+
+
+def test_slices_are_lists_of_rows_and_other_keys_are_refused():
+    history = ScaleHistory(3)
+    for scale in (1.0, 2.0, 3.0, 4.0):
+        history.append(scale, 0.0, 0, 0)
+    rows = list(history)
+    assert [r.scale for r in rows] == [2, 3, 4]
+    for key in (slice(1, 3), slice(None), slice(-2, None), slice(None, None, -1), slice(5, 9), slice(0, 3, 2)):
+        assert history[key] == rows[key] and type(history[key]) is list
+    assert history[np.int64(1)] == history[torch.tensor(1)] == rows[1]
+    for key in ("a", 1.0, None, (0, 1)):
+        with pytest.raises(TypeError, match=r"a history takes the position of a row or a slice of them, not .*numpy.asarray\(history\)"):
+            history[key]
+    with pytest.raises(IndexError):
+        history[3]

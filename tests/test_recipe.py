@@ -83,6 +83,18 @@ def test_float32_speaks_of_no_autocast(capsys):
     assert captured.err == "ampnative: note: --init-scale has no effect on this run\n"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_513_rows_are_of_mixed_precision_only_where_there_is_one(dtype):
+    from rich.console import Console
+
+    timing, told = recipe.Timing(1.0, 1), []
+    plan = recipe.make_plan(cli._parser().parse_args(["recipe", "--dtype", dtype, "--size", "8", "--batch-sizes", "512,513"]))
+    comparisons = [recipe.Comparison(size, timing, timing, 1.0, 1.0, 3, torch.amp.GradScaler("cpu")) for size in (512, 513)]
+    recipe._print_table(plan, comparisons, Console(quiet=True), told.append)
+    assert told[-1].startswith("513 rows, not a multiple of 8, take 1.00 times as long as 512")
+    assert (" in mixed precision" in told[-1]) == (dtype == "bfloat16")
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0.4, None), (0.5, 1.0)])
 def test_short_runs_are_not_compared(seconds, expected):
     timing = recipe.Timing(seconds, 1)

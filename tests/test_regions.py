@@ -232,3 +232,10 @@ def test_results_that_do_not_fit_in_place():
     with pytest.raises(RuntimeError):
         amp.result_dtype("mean", torch.int64)
     assert amp.scale_loss(collections.namedtuple("L", "a b")(1.0, np.float32(2.0)), 4.0) == (4.0, 8.0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the warning is for where there is no CUDA")
+def test_a_region_without_its_device_says_what_stands_for_it():
+    told = r"^User provided device_type of 'cuda', but CUDA is not available. Disabling\. .*cuda\.emulate\(\)"
+    with pytest.warns(UserWarning, match=told):
+        torch.autocast("cuda")

@@ -1,7 +1,7 @@
 # Made by .ci/stubs from the module: edit that, not this.
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, Literal, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 import numpy as np
@@ -168,6 +168,11 @@ class OutOfMemoryError(RuntimeError, MemoryError): ...
 
 @final
 class PackageModule(ModuleType): ...
+@final
+class Guard:
+    def __new__(cls, function: FunctionType, method: _bool = False) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any: ...
 
 class ModuleBase:
     @property

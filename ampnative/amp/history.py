@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,9 +91,22 @@ class ScaleHistory:
         for number in range(self._count - len(self), self._count):
             yield self._row(number)
 
-    def __getitem__(self, index: int) -> HistoryRow:
-        """Row by position, 0 = the oldest kept, -1 = the newest."""
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> HistoryRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[HistoryRow]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> HistoryRow | list[HistoryRow]:
+        """Row by position, 0 = the oldest kept, -1 = the newest; a list of rows for a slice."""
         size = len(self)
+        if isinstance(index, slice):
+            return [self._row(self._count - size + position) for position in range(*index.indices(size))]
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"a history takes the position of a row or a slice of them, not {index!r} ({type(index).__name__}): columns are in "
+                "numpy.asarray(history)"
+            ) from None
         position = index + size if index < 0 else index
         if not 0 <= position < size:
             raise IndexError(f"row {index} of a history with {size} rows")

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import multiprocessing
+import os
 import platform
 import statistics
 import sys
@@ -165,6 +166,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--scaling", action="store_true", help="how times grow with sizes, threads and the number of tensors, instead")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     args = parser.parse_args(argv)
+    if args.json and (os.path.isdir(args.json) or not os.path.isdir(os.path.dirname(os.path.abspath(args.json)))):
+        parser.error(f"cannot write {args.json}: {'it is a folder' if os.path.isdir(args.json) else 'there is no such folder'}")
     table = scaling.pairs() if args.scaling else WORKLOADS
     for text in args.only or []:
         if not any(text in w.name for w in table):

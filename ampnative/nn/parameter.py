@@ -26,7 +26,7 @@ class Parameter(Tensor):
             raise TypeError(
                 f"Parameter needs a Tensor, got {type(data).__name__}: convert it with tensor(...) or from_numpy(...)"
             )
-        return Tensor._make_subclass(cls, data.detach(), bool(requires_grad))
+        return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:

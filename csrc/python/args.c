@@ -147,6 +147,10 @@ int args_compile(OpRow *row) {
                 return -1;
             }
             p->keyword_only = keyword_only;
+            p->listed = p->kind == ARG_INTS &&
+                        (!strcmp(p->name, "size") || !strcmp(p->name, "shape") || !strcmp(p->name, "normalized_shape"));
+            p->strict = p->kind == ARG_TENSOR &&
+                        (!strcmp(p->name, "index") || !strcmp(p->name, "indices") || !strcmp(p->name, "mask"));
             if (!keyword_only) {
                 row->npositional++;
             }
@@ -235,7 +239,7 @@ static int read_number(PyObject *o, ArgFrame *f, Number *n) {
         return number_from_object(o, n);
     }
     *n = (Number){.f = (double)u, .kind = NUMBER_FLOAT};
-    f->beyond = true;
+    f->odd |= ODD_BEYOND;
     return 0;
 }
 
@@ -253,7 +257,10 @@ static int check_beyond(const OpRow *row, const Arg *arg) {
     return taken ? 1 : -1;
 }
 
-static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
+/* numbers: whether they stand for tensors; NUMBERS_FIRST if o is the first argument. */
+enum { NUMBERS_NOT, NUMBERS_TAKEN, NUMBERS_FIRST };
+
+static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
     const bool number = is_number(o);
     if (!number && tensor_check(o)) {
         arg->kind = ARG_TENSOR;
@@ -267,6 +274,9 @@ static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
         Number n;
         if (read_number(o, f, &n) < 0) {
             return -1;
+        }
+        if (numbers == NUMBERS_FIRST) {
+            f->odd |= ODD_FIRST;
         }
         return keep_temp(f, arg, tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true));
     }
@@ -393,7 +403,7 @@ static int to_number(PyObject *o, ArgFrame *f, Arg *arg, uint8_t kind) {
 }
 
 /* 1 fits, 0 does not, -1 failed. */
-static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numbers) {
+static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
     if (o == Py_None && (p->optional || p->kind == ARG_ANY)) {
         arg->kind = ARG_NONE;
         arg->num.kind = NUMBER_NONE;
@@ -401,7 +411,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
     }
     int ok;
     switch ((ArgKind)p->kind) {
-    case ARG_TENSOR: return to_tensor(o, f, arg, numbers && !p->strict);
+    case ARG_TENSOR: return to_tensor(o, f, arg, p->strict ? NUMBERS_NOT : numbers);
     case ARG_TENSORS: ok = to_tensor_list(o, f, arg); return ok > 0 && p->count && arg->n != p->count ? 0 : ok;
     case ARG_NUMBER:
     case ARG_FLOAT: return to_number(o, f, arg, p->kind);
@@ -421,7 +431,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, bool numb
         arg->i = o == Py_True;
         arg->num = (Number){.f = (double)arg->i, .i = arg->i, .kind = NUMBER_BOOL};
         return 1;
-    case ARG_INTS: return args_int_list(o, f, arg);
+    case ARG_INTS: return p->listed && !PyTuple_Check(o) && !PyList_Check(o) ? 0 : args_int_list(o, f, arg);
     case ARG_STR:
         if (!PyUnicode_Check(o)) {
             if (!strcmp(p->name, "reduction")) { /* PyTorch compares it with the names that there are */
@@ -528,7 +538,9 @@ static __attribute__((noinline)) void report_type(const OpRow *row, int index, b
 /* 1 for what was probably meant for p and is refused for a detail, else 0. */
 static __attribute__((noinline)) int nearly(const Param *p, PyObject *const *args, Py_ssize_t n) {
     const bool list = PyTuple_Check(args[0]) || PyList_Check(args[0]);
-    return p->kind == ARG_TENSORS ? list : p->kind == ARG_INTS && (list || is_number(args[0]) || (p->varargs && n > 1));
+    return p->kind == ARG_TENSORS
+               ? list
+               : p->kind == ARG_INTS && (list || ((!p->listed || p->varargs) && is_number(args[0])) || (p->varargs && n > 1));
 }
 
 static int find_keyword(const OpRow *row, PyObject *name) {
@@ -577,7 +589,7 @@ static int parse_keywords(const OpRow *row, bool method, PyObject *const *values
             }
             return 0;
         }
-        int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0 && i != row->out_index);
+        int ok = convert(&row->param[i], values[k], frame, &arg[i], i > 0 && i != row->out_index ? NUMBERS_TAKEN : NUMBERS_NOT);
         if (ok <= 0) {
             frame->reached++;
             if (ok == 0 && report) {
@@ -622,6 +634,43 @@ static int parse_varargs(const OpRow *row, int index, bool method, PyObject *con
     return 1;
 }
 
+/* Whether numbers stand where a tensor must be among them, or where the condition must be one. Four functions take numbers alone, as in
+ * PyTorch. */
+static bool numbers_alone(const OpRow *row, const Arg *arg) {
+    static const uint16_t taken[] = {OP_add, OP_sub, OP_mul, OP_div};
+    for (size_t k = 0; k < sizeof taken / sizeof *taken; k++) {
+        if (!strcmp(row->name, amp_rows[taken[k]].name)) {
+            return false;
+        }
+    }
+    for (int k = 1; k < row->ntensors && row->op != OP_where; k++) {
+        const Arg *a = &arg[row->tensor[k]];
+        if (a->kind == ARG_TENSOR && !(a->t->flags & TENSOR_WRAPPED)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static __attribute__((noinline)) int count_lacking(const OpRow *row, uint32_t given) {
+    int n = 0;
+    for (int k = 0; k < row->nparams; k++) {
+        n += !(given & (1u << k)) && !row->param[k].has_default;
+    }
+    return n;
+}
+
+static __attribute__((noinline)) int check_odd(const OpRow *row, PyObject *const *args, const ArgFrame *frame, const Arg *arg,
+                                               bool report) {
+    if (frame->odd & ODD_FIRST && numbers_alone(row, arg)) {
+        if (report) {
+            report_type(row, 0, false, args[0]);
+        }
+        return 0;
+    }
+    return frame->odd & ODD_BEYOND ? check_beyond(row, arg) : 1;
+}
+
 int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ArgFrame *frame,
                Arg *arg, bool report) {
     int i = 0;
@@ -634,7 +683,8 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         i = 1;
     }
     Py_ssize_t used = 0;
-    bool numbers_first = !method && row->ntensors > 1; /* torch.pow(2, t), torch.where(c, 1, t) */
+    const int first_number = !method && row->ntensors > 1 ? NUMBERS_FIRST
+                                                          : NUMBERS_NOT; /* torch.pow(2, t), torch.where(c, 1, t) */
     for (; used < nargs; i++, used++) {
         if (i >= row->npositional) {
             if (report) {
@@ -650,7 +700,10 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
             ok = parse_varargs(row, i, method, args + used, nargs - used, frame, &arg[i], report);
             used = ok > 0 ? nargs - 1 : used;
         } else {
-            ok = convert(&row->param[i], args[used], frame, &arg[i], (i > 0 || numbers_first) && i != row->out_index);
+            ok = convert(&row->param[i], args[used], frame, &arg[i],
+                         i == row->out_index ? NUMBERS_NOT
+                         : i > 0             ? NUMBERS_TAKEN
+                                             : first_number);
             if (ok == 0 && report) {
                 report_type(row, i, method, args[used]);
             }
@@ -675,6 +728,7 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         const Param *p = &row->param[i];
         if (!p->has_default) {
             frame->reached = 2 * (int)used;
+            frame->lacking = count_lacking(row, given);
             if (report) {
                 PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (position %d)", row->name, p->name,
                              i + (method ? 0 : 1));
@@ -683,5 +737,5 @@ int args_parse(const OpRow *row, PyObject *self, PyObject *const *args, Py_ssize
         }
         arg[i] = p->fallback;
     }
-    return frame->beyond ? check_beyond(row, arg) : 1;
+    return frame->odd ? check_odd(row, args, frame, arg, report) : 1;
 }

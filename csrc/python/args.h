@@ -4,12 +4,15 @@
 #include "run_op.h"
 
 enum { FRAME_INTS = 96, FRAME_TENSORS = 32, FRAME_TEMPS = 6 };
+enum { ODD_BEYOND = 1, ODD_FIRST = 2 };
 
 /* What a call's Args borrow from: lives on the entry's stack, emptied by args_done. */
 typedef struct ArgFrame {
     int ntemps, nints, ntensors, nheap;
-    bool beyond; /* an integer of 2^63 and more was read as a float */
+    uint8_t
+        odd; /* ODD_BEYOND: an integer of 2^63 and more was read as a float; ODD_FIRST: the first argument is a number for a tensor */
     int reached; /* how much of a call that does not fit was understood: 2 per argument, 1 for one that nearly fits */
+    int lacking; /* how many required arguments such a call lacks, where nothing else is wrong with it */
     PyObject *temps[FRAME_TEMPS]; /* strong: wrapped numbers, converted arrays */
     void *heap[4];                /* lists too long for the inline space */
     int64_t ints[FRAME_INTS];
@@ -17,7 +20,7 @@ typedef struct ArgFrame {
 } ArgFrame;
 static inline void args_begin(ArgFrame *f) {
     f->ntemps = f->nints = f->ntensors = f->nheap = 0;
-    f->beyond = false;
+    f->odd = 0;
 }
 void args_done(ArgFrame *f);
 

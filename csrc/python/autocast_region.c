@@ -319,8 +319,10 @@ static int region_setup(Region *r, PyObject *device_type, PyObject *dtype, PyObj
     }
     if (device == AUTOCAST_CUDA && PyUnicode_Compare(device_type, text_cuda) == 0) { /* not so "cuda:0" */
         if (!amp_state.cuda_emulated) {
-            if (PyErr_WarnEx(PyExc_UserWarning, "User provided device_type of 'cuda', but CUDA is not available. Disabling", 1) <
-                0) {
+            if (PyErr_WarnEx(PyExc_UserWarning,
+                             "User provided device_type of 'cuda', but CUDA is not available. Disabling. "
+                             "ampnative.cuda.emulate() runs CUDA's rules on the CPU",
+                             1) < 0) {
                 return -1;
             }
             region_disable(r);

@@ -256,8 +256,16 @@ static bool lengths_fit(const OpCall *c) {
     return q->numel > 0 && k->numel > 0 && v->numel > 0 && lq[1] == lk[1] && lk[0] == lv[0];
 }
 
+/* scores: room for the shape that the mask must broadcast to, of nd + own dimensions. */
+static void scores_shape(const OpCall *c, int own, int nd, const int64_t *batch, int64_t *scores) {
+    const View *q = &c->arg[QUERY].t->v, *k = &c->arg[KEY].t->v;
+    memcpy(scores, batch, (size_t)nd * sizeof *batch);
+    memcpy(scores + nd, q->shape + q->ndim - own, (size_t)(own - 1) * sizeof *batch);
+    scores[nd + own - 1] = k->shape[k->ndim - 2];
+}
+
 /* scores: their shape. */
-static bool mask_fits(const Tensor *mask, const Tensor *q, int nd, const int64_t *scores) {
+static bool mask_fits(const Tensor *mask, int nd, const int64_t *scores) {
     if (!mask) {
         return true;
     }
@@ -267,7 +275,7 @@ static bool mask_fits(const Tensor *mask, const Tensor *q, int nd, const int64_t
             return false;
         }
     }
-    return mask->v.ndim <= nd && mask->v.device == q->v.device;
+    return mask->v.ndim <= nd;
 }
 
 static Tensor *expand_batch(Back *b, Tensor *x, int own, int nd, const int64_t *batch) {
@@ -280,11 +288,25 @@ static Tensor *expand_batch(Back *b, Tensor *x, int own, int nd, const int64_t *
     return expand(b, x, nd + own, shape);
 }
 
+static int fail_mask(const Tensor *mask, int nd, const int64_t *scores) {
+    PyObject *has = size_from_dims(mask->v.ndim, mask->v.shape), *wanted = size_from_dims(nd, scores);
+    if (has && wanted) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "scaled_dot_product_attention: attn_mask of shape %R does not broadcast to %R, which is (..., query length, key "
+            "length)",
+            has, wanted);
+    }
+    Py_XDECREF(has);
+    Py_XDECREF(wanted);
+    return -1;
+}
+
 /* What no composition of products takes either, in the words of the caller's tensors. */
 static int check_shapes(const OpCall *c) {
     const View *q = &c->arg[QUERY].t->v, *k = &c->arg[KEY].t->v, *v = &c->arg[VALUE].t->v;
     const int own = c->arg[ENABLE_GQA].i ? 3 : 2;
-    int64_t batch[AMP_MAX_DIMS];
+    int64_t batch[AMP_MAX_DIMS], scores[AMP_MAX_DIMS];
     int nd;
     const char *wrong = q->shape[q->ndim - 1] != k->shape[k->ndim - 1]
                             ? "query and key must have the same number of features (their last sizes)"
@@ -295,7 +317,8 @@ static int check_shapes(const OpCall *c) {
                                                                 : "the sizes in front of (length, features) must broadcast"
                                                           : NULL;
     if (!wrong) {
-        return 0;
+        scores_shape(c, own, nd, batch, scores);
+        return mask_fits(mask_of(c), nd + own, scores) ? 0 : fail_mask(mask_of(c), nd + own, scores);
     }
     PyObject *size[3] = {NULL, NULL, NULL};
     for (int i = QUERY; i <= VALUE; i++) {
@@ -321,11 +344,8 @@ static bool by_tiles(Back *b, const OpCall *c, Tensor **output) {
     if (!numbers_fit(c) || !lengths_fit(c) || !join_batch(c, own, &nd, batch)) {
         return false;
     }
-    const View *q = &t[QUERY]->v, *k = &t[KEY]->v;
-    memcpy(scores, batch, (size_t)nd * sizeof *batch);
-    memcpy(scores + nd, q->shape + q->ndim - own, (size_t)(own - 1) * sizeof *batch);
-    scores[nd + own - 1] = k->shape[k->ndim - 2];
-    if (!mask_fits(mask, t[QUERY], nd + own, scores)) {
+    scores_shape(c, own, nd, batch, scores);
+    if (!mask_fits(mask, nd + own, scores) || (mask && mask->v.device != t[QUERY]->v.device)) {
         return false;
     }
     for (int i = QUERY; i <= VALUE; i++) {

@@ -370,6 +370,16 @@ static Tensor *value_tensor(Tensor *target, PyObject *value, bool one_element) {
     return number;
 }
 
+/* A list is no value for what integers chose, the one element. 0, or -1 with TypeError. */
+static int check_element(const Tensor *target, PyObject *value) {
+    if (!PyList_Check(value) && !PyTuple_Check(value)) {
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "can't assign a %s to one element of a tensor of %s: give a number, or choose more elements",
+                 Py_TYPE(value)->tp_name, amp_dtype_info[target->v.dtype].name);
+    return -1;
+}
+
 /* Leading dimensions of size 1 that the target does not have are dropped, as in PyTorch. */
 static Tensor *fit_value(Tensor *value, int ndim) {
     int extra = value->v.ndim - ndim, drop = 0;
@@ -419,6 +429,7 @@ int tensor_setitem(PyObject *self, PyObject *key, PyObject *value) {
         return -1;
     }
     if ((PyBool_Check(key) ? select_bool((Tensor *)self, &s) : select_key((Tensor *)self, key, false, &s)) < 0 ||
+        (s.basic && s.view->v.ndim == 0 && check_element((Tensor *)self, value) < 0) ||
         !(raw = value_tensor((Tensor *)self, value, s.basic && s.view->v.numel == 1))) {
         goto done;
     }

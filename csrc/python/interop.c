@@ -529,11 +529,19 @@ static int parse_dtype_device(PyObject *dtype_arg, PyObject *device_arg, int *dt
 /* Where data goes that is given no device: a tensor stays where it is, unless factories were sent elsewhere. */
 static int device_of_data(PyObject *data) { return default_device_or(tensor_check(data) ? ((Tensor *)data)->v.device : AMP_CPU); }
 
+int bool_argument(PyObject *o, const char *function, const char *name) {
+    if (!PyBool_Check(o)) {
+        PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be bool, not %s", function, name, Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    return o == Py_True;
+}
+
 static int is_true(PyObject *o) { return given(o) ? PyObject_IsTrue(o) : 0; }
 
 /* Steals t (may be NULL). */
-static PyObject *with_grad(Tensor *t, PyObject *requires_grad) {
-    int on = t ? is_true(requires_grad) : 0;
+static PyObject *with_grad(Tensor *t, PyObject *requires_grad, const char *function) {
+    int on = t && requires_grad ? bool_argument(requires_grad, function, "requires_grad") : 0;
     if (on < 0 || (on && tensor_set_requires_grad(t, true) < 0)) {
         Py_CLEAR(t);
     }
@@ -558,7 +566,7 @@ static PyObject *py_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
                      1) < 0) {
         return NULL;
     }
-    return with_grad(tensor_from_data(a[0], dtype, device), a[3]);
+    return with_grad(tensor_from_data(a[0], dtype, device), a[3], "tensor");
 }
 
 /* Shares memory if neither dtype nor device changes; otherwise the result of a conversion. New reference. */
@@ -688,7 +696,7 @@ static PyObject *py_frombuffer(PyObject *module, PyObject *const *args, Py_ssize
     if (dtype < 0 || PyErr_Occurred()) {
         return NULL;
     }
-    return with_grad(tensor_from_buffer(a[0], dtype, count, offset), a[4]);
+    return with_grad(tensor_from_buffer(a[0], dtype, count, offset), a[4], "frombuffer");
 }
 
 /* asarray: the tensor that shares obj's memory, or NULL without exception if obj's kind cannot be shared. */
@@ -734,7 +742,7 @@ static PyObject *py_asarray(PyObject *module, PyObject *const *args, Py_ssize_t 
                          Py_TYPE(a[0])->tp_name);
             return NULL;
         }
-        return with_grad(tensor_from_data(a[0], dtype, device < 0 ? AMP_CPU : device), a[4]);
+        return with_grad(tensor_from_data(a[0], dtype, device < 0 ? AMP_CPU : device), given(a[4]) ? a[4] : NULL, "asarray");
     }
     int to_dtype = dtype < 0 ? alias->v.dtype : dtype, to_device = device < 0 ? alias->v.device : device;
     bool same = to_dtype == alias->v.dtype && to_device == alias->v.device;
@@ -744,12 +752,12 @@ static PyObject *py_asarray(PyObject *module, PyObject *const *args, Py_ssize_t 
                      amp_dtype_info[alias->v.dtype].name, amp_dtype_info[to_dtype].name);
         result = NULL;
     } else if (copy && same) {
-        result = is_true(a[4]) ? tensor_copy_data(alias) : call_clone(alias);
+        result = a[4] == Py_True ? tensor_copy_data(alias) : call_clone(alias);
     } else {
         result = share_or_convert(alias, to_dtype, to_device);
     }
     Py_DECREF(alias);
-    return result && tensor_requires_grad(result) ? (PyObject *)result : with_grad(result, a[4]);
+    return result && tensor_requires_grad(result) ? (PyObject *)result : with_grad(result, given(a[4]) ? a[4] : NULL, "asarray");
 }
 
 static PyMethodDef interop_functions[] = {

@@ -56,6 +56,9 @@ Tensor *tensor_from_dlpack(PyObject *o);
 PyObject *tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *noargs);
 
+/* Whether o is True; TypeError for what is no bool but only counts as one. 1, 0 or -1. */
+int bool_argument(PyObject *o, const char *function, const char *name);
+
 /* Sorts a vectorcall's arguments into out[] by name: the first `npos` names may be positional, `required` of them must be given; absent
  * ones stay NULL. `names` ends with NULL. 0 or -1 with TypeError. */
 int take_arguments(const char *function, const char *const *names, int npos, int required, PyObject *const *args,

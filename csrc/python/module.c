@@ -1,4 +1,5 @@
 /* ampnative._C: makes the one process-wide state and fills the module. */
+#include <errno.h>
 #include <string.h>
 
 #include "../cpu/ceiling.h"
@@ -8,6 +9,7 @@
 #include "autocast_region.h"
 #include "default_device.h"
 #include "function.h"
+#include "guard.h"
 #include "interop.h"
 #include "node.h"
 #include "observer.h"
@@ -79,6 +81,14 @@ static PyObject *result_type(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *a, *b;
     if (!PyArg_ParseTuple(args, "OO:result_type", &a, &b)) {
         return NULL;
+    }
+    PyObject *const given[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        if (!tensor_check(given[i]) && !PyNumber_Check(given[i])) {
+            PyErr_Format(PyExc_TypeError, "result_type(): argument '%s' (position %d) must be Tensor or Number, not %s",
+                         i ? "tensor2" : "tensor1", i + 1, Py_TYPE(given[i])->tp_name);
+            return NULL;
+        }
     }
     Tensor *t[2] = {operand(a), NULL};
     t[1] = t[0] ? operand(b) : NULL;
@@ -308,7 +318,8 @@ static int check_environment(void) {
     }
     const char *threads = getenv("AMPNATIVE_NUM_THREADS");
     char *end = NULL;
-    if (threads && (strtol(threads, &end, 10) < 1 || *end)) {
+    errno = 0;
+    if (threads && (strtol(threads, &end, 10) < 1 || *end || errno)) {
         PyErr_Format(PyExc_ImportError, "AMPNATIVE_NUM_THREADS must be a positive integer, not '%s'", threads);
         return -1;
     }
@@ -333,12 +344,12 @@ static int module_exec(PyObject *module) {
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
     if (error_init(module) < 0 || op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
-        package_module_init(module) < 0 || default_device_init(module) < 0 || dtypes_module_init(module) < 0 ||
-        tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 || selective_init(module) < 0 ||
-        anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 || array_init(module) < 0 ||
-        interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 || autocast_init(module) < 0 ||
-        policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 || scaler_ops_init(module) < 0 ||
-        module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||
+        package_module_init(module) < 0 || guard_init(module) < 0 || default_device_init(module) < 0 ||
+        dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 ||
+        selective_init(module) < 0 || anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 ||
+        array_init(module) < 0 || interop_init(module) < 0 || observer_init(module) < 0 || engine_init(module) < 0 ||
+        autocast_init(module) < 0 || policy_table_init(module) < 0 || function_init(module) < 0 || list_ops_init(module) < 0 ||
+        scaler_ops_init(module) < 0 || module_base_init(module) < 0 || precision_init(module) < 0 || recurrent_init(module) < 0 ||
         PyModule_AddFunctions(module, functions) < 0) {
         return -1;
     }

@@ -69,6 +69,38 @@ static const char *const derivative_names[OP_COUNT][2] = {
 static int16_t next_overload[5][OP_COUNT];
 static bool first_of_name[5][OP_COUNT];
 
+static bool too_many(const OpRow *row, bool method, Py_ssize_t nargs) {
+    return nargs + method > row->npositional && !(row->npositional && row->param[row->npositional - 1].varargs);
+}
+
+/* How well a call that does not fit reads as one of the row: by what of it was read, then by the number of arguments, then by how many
+ * are missing. */
+static int fitness(const OpRow *row, bool method, Py_ssize_t nargs, const ArgFrame *frame) {
+    return (2 * frame->reached + !too_many(row, method, nargs)) * (MAX_ARGS + 1) + MAX_ARGS - frame->lacking;
+}
+
+/* Rows have the name of the function: messages about a call of the method that writes in place get its name. */
+static __attribute__((noinline)) void name_in_place(const OpRow *row) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return;
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    const size_t n = strlen(row->name);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    const char *s = text ? PyUnicode_AsUTF8(text) : NULL;
+    if (s && !strncmp(s, row->name, n) && s[n] == '(') {
+        PyErr_Format(PyExc_TypeError, "%s_%s", row->name, s + n);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(text);
+}
+
 /* The exception for a call that fits none of several overloads: what the one that understood most of it has to say, the last among
  * equals. NULL. */
 static __attribute__((noinline)) PyObject *refuse_overloads(int op, int variant, PyObject *self, PyObject *const *args,
@@ -78,13 +110,15 @@ static __attribute__((noinline)) PyObject *refuse_overloads(int op, int variant,
     int best = op, most = -1;
     for (; op >= 0; op = next_overload[variant][op]) {
         args_begin(&frame);
+        frame.reached = frame.lacking = 0;
         int ok = args_parse(&amp_rows[op], self, args, nargs, kwnames, &frame, arg, false);
         args_done(&frame);
         if (ok < 0) {
             return NULL;
         }
-        if (frame.reached >= most) {
-            most = frame.reached;
+        const int fit = fitness(&amp_rows[op], self != NULL, nargs, &frame);
+        if (fit >= most) {
+            most = fit;
             best = op;
         }
     }
@@ -112,11 +146,17 @@ static PyObject *call_overloads(int op, int variant, PyObject *self, PyObject *c
         }
         PyObject *result = ok > 0 ? run_op(row, arg, variant == 2) : NULL;
         args_done(&frame);
-        if (ok || (next < 0 && op == first)) {
+        if (ok) {
             return result;
         }
         if (next < 0) {
-            return refuse_overloads(first, variant, self, args, nargs, kwnames);
+            if (op != first) {
+                refuse_overloads(first, variant, self, args, nargs, kwnames);
+            }
+            if (variant == 2) {
+                name_in_place(row);
+            }
+            return NULL;
         }
         op = next;
     }

@@ -79,7 +79,8 @@ typedef struct Param {
     uint8_t count; /* `Tensor[2]`: as many; 0: any number */
     bool keyword_only;
     bool has_default;
-    bool strict; /* a tensor, and no number: a later overload takes those, or they make no sense there */
+    bool strict : 1; /* a tensor, and no number: a later overload takes those, or they make no sense there */
+    bool listed : 1; /* a shape: one integer stands for none, unless it is one of varargs */
     Arg fallback;
 } Param;
 

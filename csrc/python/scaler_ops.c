@@ -62,8 +62,16 @@ static int check_gradient(const Tensor *t, int device, const char *what) {
     if (v->device != device) {
         return fail_device(what);
     }
-    if (!kernel_dtype(v->dtype) || (device == AMP_CUDA && v->dtype == AMP_BFLOAT16 && quirks())) {
+    if (!kernel_dtype(v->dtype)) {
         return fail_dtype(what, v->dtype);
+    }
+    if (device == AMP_CUDA && v->dtype == AMP_BFLOAT16 && quirks()) {
+        PyErr_Format(
+            PyExc_NotImplementedError,
+            "%s: not implemented for 'bfloat16' on cuda, as in PyTorch. Unset AMPNATIVE_TORCH_QUIRKS to let it through, or "
+            "use float32, float64 or float16",
+            what);
+        return -1;
     }
     return check_overlap(v, what) < 0 ? -1 : check_writable(t, what);
 }

@@ -20,6 +20,15 @@ static PyObject *converted(Tensor *t, int dtype, int device, bool copy) {
     return (PyObject *)call_to(t, dtype, device);
 }
 
+static PyObject *to_said_twice(const char *what) {
+    PyErr_Format(
+        PyExc_TypeError,
+        "to() received an invalid combination of arguments: the %s is said twice. It takes a dtype, a device, both, or another "
+        "tensor, which says both",
+        what);
+    return NULL;
+}
+
 /* to(dtype), to(device), to(device, dtype), to(other), each with non_blocking= copy= memory_format=. */
 static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     Tensor *t = (Tensor *)self;
@@ -27,6 +36,7 @@ static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     bool copy = false;
     Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     int flags = 0;
+    bool has_dtype = false, has_device = false;
     for (Py_ssize_t i = 0; i < n + nkw; i++) {
         PyObject *o = args[i];
         const char *name = i < n ? NULL : PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i - n));
@@ -42,13 +52,25 @@ static PyObject *method_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
         } else if (o == Py_None) {
             continue;
         } else if (tensor_check(o) && (!name || !strcmp(name, "other"))) {
+            if (has_dtype || has_device) {
+                return to_said_twice(has_dtype ? "dtype" : "device");
+            }
+            has_dtype = has_device = true;
             dtype = ((Tensor *)o)->v.dtype;
             device = ((Tensor *)o)->v.device;
         } else if (Py_TYPE(o) == amp_state.dtype_type || PyType_Check(o)) {
+            if (has_dtype) {
+                return to_said_twice("dtype");
+            }
+            has_dtype = true;
             dtype = dtype_parse(o);
         } else if (PyBool_Check(o) && !name) { /* non_blocking, then copy */
             copy = flags++ ? o == Py_True : copy;
         } else if (!name || !strcmp(name, "device")) {
+            if (has_device) {
+                return to_said_twice("device");
+            }
+            has_device = true;
             device = device_parse(o);
         } else {
             PyErr_Format(
@@ -241,7 +263,7 @@ static PyObject *method_requires_grad_(PyObject *self, PyObject *const *args, Py
     if (take_arguments("requires_grad_", names, 1, 0, args, n, kwnames, got) < 0) {
         return NULL;
     }
-    int on = got[0] ? PyObject_IsTrue(got[0]) : 1;
+    int on = got[0] ? bool_argument(got[0], "requires_grad_", names[0]) : 1;
     return on < 0 || tensor_change_requires_grad((Tensor *)self, on) < 0 ? NULL : Py_NewRef(self);
 }
 
@@ -384,11 +406,12 @@ static PyObject *method_is_inference(PyObject *self, PyObject *Py_UNUSED(ignored
 }
 
 static PyObject *method_make_subclass(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *cls, *data;
-    int requires_grad = 0;
-    return PyArg_ParseTuple(args, "OO|p:_make_subclass", &cls, &data, &requires_grad)
-               ? tensor_make_subclass(cls, data, requires_grad)
-               : NULL;
+    PyObject *cls, *data, *requires_grad = Py_False;
+    if (!PyArg_ParseTuple(args, "OO|O:_make_subclass", &cls, &data, &requires_grad)) {
+        return NULL;
+    }
+    int on = bool_argument(requires_grad, "_make_subclass", "requires_grad");
+    return on < 0 ? NULL : tensor_make_subclass(cls, data, on);
 }
 
 /* ---- iteration ---- */

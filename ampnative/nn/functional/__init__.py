@@ -127,7 +127,4 @@ scaled_dot_product_attention = _C.nn.scaled_dot_product_attention
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_op(name, f"nn.functional.{name}") or AttributeError(
-        f"module 'ampnative.nn.functional' has no attribute '{name}'. If it is PyTorch's, ampnative does not have it: "
-        "see the README for what exists"
-    )
+    raise absent_op(name, f"nn.functional.{name}") or AttributeError(f"module 'ampnative.nn.functional' has no attribute '{name}'")

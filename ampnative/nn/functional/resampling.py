@@ -80,6 +80,9 @@ _NEEDS = {"linear": 3, "bilinear": 4, "bicubic": 4, "lanczos": 4, "trilinear": 5
 
 def _per_dimension(value: Any, name: str, input: Tensor) -> list:
     nd = input.dim() - 2
+    for one in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(one, (str, bytes)):
+            raise TypeError(f"interpolate(): argument '{name.removeprefix('output ')}' must be a number or one per dimension, not {one!r}")
     if not isinstance(value, (list, tuple)):
         return [value] * nd
     if len(value) != nd:
