@@ -195,7 +195,7 @@ def test_no_function_lets_attribute_errors_out(function, tmp_path, monkeypatch):
     (lambda: torch.numel([1, 2]), r"numel\(\): " + must_be("input", 1, "Tensor", "list")),
     (lambda: torch.is_floating_point(3), r"is_floating_point\(\): " + must_be("input", 1, "Tensor", "int")),
     (lambda: torch.unique([1, 1]), "must be Tensor, not list"), (lambda: torch.bincount([1]), "must be Tensor, not list"),
-    (lambda: torch.histc(np.ones(2)), "must be Tensor, not ndarray"), (lambda: torch.tile(3, (2,)), "must be Tensor, not int"),
+    (lambda: torch.histc(np.ones(2)), "must be Tensor, not numpy.ndarray"), (lambda: torch.tile(3, (2,)), "must be Tensor, not int"),
     (lambda: torch.combinations(3), "must be Tensor, not int"), (lambda: torch.std_mean(3), r"std_mean\(\): .* must be Tensor, not int"),
     (lambda: F.one_hot(3), r"one_hot\(\): .* must be Tensor, not int"), (lambda: F.softmax([1.0], 0), r"softmax\(\): .* not list"),
     (lambda: torch.abs_(3), r"abs_\(\): .* must be Tensor, not int"),

@@ -266,7 +266,7 @@ static bool takes_numbers(const OpRow *row) {
 static void find_strict(void) {
     for (int i = 0; i < OP_COUNT; i++) {
         for (int p = 0; p < amp_rows[i].nparams && !takes_numbers(&amp_rows[i]); p++) {
-            amp_rows[i].param[p].strict = amp_rows[i].param[p].kind == ARG_TENSOR;
+            amp_rows[i].param[p].strict |= amp_rows[i].param[p].kind == ARG_TENSOR;
         }
         for (int v = 0; v < 5; v++) {
             for (int k = next_overload[v][i]; k >= 0; k = next_overload[v][k]) {
