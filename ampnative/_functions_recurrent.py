@@ -33,7 +33,7 @@ def _bind(name: str, args: tuple, kwargs: dict[str, Any], packed: bool) -> list[
 def _lowered(x: Tensor) -> Tensor:
     """As autocast would cast it for a product."""
     device = x.device.type
-    if not _C.is_autocast_enabled(device) or not x.is_floating_point() or x.dtype == _C.float64:
+    if x.is_meta or not _C.is_autocast_enabled(device) or not x.is_floating_point() or x.dtype == _C.float64:
         return x
     return x.to(_C.get_autocast_dtype(device))
 

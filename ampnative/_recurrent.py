@@ -7,6 +7,7 @@ recorded, the layer is run again out of ops, and these are differentiated.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from . import _C
@@ -30,6 +31,11 @@ class Spec(NamedTuple):
 def _wide(dtype: Any) -> Any:
     """The dtype in which states and their gradients are kept between steps."""
     return _C.float32 if dtype in (_C.float16, _C.bfloat16) else dtype
+
+
+def _without_autocast(tensor: Tensor) -> Any:
+    """A region for work on the tensor's device; "meta" has no autocast to switch off."""
+    return nullcontext() if tensor.is_meta else autocast(tensor.device.type, enabled=False)
 
 
 def precision(tensor: Tensor) -> str:
@@ -87,7 +93,7 @@ def _differentiate(run: Any, inputs: tuple, grads: tuple) -> list[Tensor | None]
     """Gradients of run(*inputs), recorded. Inputs may be None."""
     inputs = tuple(None if x is None else x.view(x.shape) for x in inputs)  # one tensor may stand for several inputs
     wanted = tuple(x for x in inputs if x is not None and x.requires_grad)
-    with autocast(inputs[0].device.type, enabled=False):
+    with _without_autocast(inputs[0]):
         pairs = [(o, g.to(o.dtype)) for o, g in zip(run(*inputs), grads, strict=True) if g is not None]
         outputs, grads = zip(*pairs, strict=True)
         found = iter(_C._engine_backward(outputs, grads, True, True, wanted, False, True))
@@ -207,7 +213,7 @@ class Layer(Function):
         if _C.is_grad_enabled():
             grads = (grad_out, grad_h, grad_c) if ctx.spec.kind == LSTM else (grad_out, grad_h)
             return None, *_differentiate(lambda *t: layer_of_ops(ctx.spec, *t), tuple(inputs), grads)
-        with autocast(inputs[0].device.type, enabled=False):
+        with _without_autocast(inputs[0]):
             return None, *_layer_gradients(ctx, inputs, out, grad_out, grad_h, grad_c)
 
 

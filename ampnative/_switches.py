@@ -61,10 +61,14 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_num_interop_threads(num_threads: int) -> None:
-    """Remembered, without effect: ops run one after the other, each on ``get_num_threads()`` threads. RuntimeError unless positive."""
+    """Remembered, without effect: ops run one after the other, each on ``get_num_threads()`` threads. RuntimeError unless positive,
+    ValueError beyond 32 bits.
+    """
     global _interop_threads
     if not isinstance(num_threads, int) or isinstance(num_threads, bool):
         raise RuntimeError(f"set_num_interop_threads expects an int, but got {type(num_threads).__name__}")
+    if not -(2**31) <= num_threads < 2**31:
+        raise ValueError(f"set_num_interop_threads: {num_threads} does not fit an int of 32 bits")
     if num_threads <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
     _interop_threads = num_threads

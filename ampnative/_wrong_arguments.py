@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _C
 from ._C import Tensor
+from ._ops._common import no_tensor
 
 __all__ = ["explain", "guard_functions", "guard_methods", "guarded"]
 
@@ -74,7 +75,7 @@ def explain(
         return None
     name, position, kind, value = guilty[0]
     place = "" if name in kwargs else f" (position {position + (not method)})"
-    wrong = f"{function.__name__}(): argument '{name}'{place} must be"
+    argument = f"{function.__name__}(): argument '{name}'{place}"
     if kind != "Tensor" and value is not lacking:
-        return TypeError(f"{wrong} a sequence of Tensors, but has a {type(lacking).__name__} in it")
-    return TypeError(f"{wrong} Tensor, not {type(value).__name__}")
+        return TypeError(f"{argument} must be a sequence of Tensors, but has a {type(lacking).__name__} in it")
+    return no_tensor(argument, value)

@@ -161,6 +161,8 @@ def _put_back(tensor: Any, location: str) -> Any:
         return tensor
     try:
         return tensor.to(location)
+    except _C.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise RuntimeError(
             f"a tensor was saved on {location!r}, which cannot be used here: pass map_location='cpu' ({error})"

@@ -42,7 +42,7 @@ EXAMPLES = {
     ],
     "hinge_embedding_loss": each(lambda x, reduction: F.hinge_embedding_loss(x, SIGNS, 0.7, reduction=reduction), X),
     "margin_ranking_loss": each(lambda x, y, reduction: F.margin_ranking_loss(x, y, SIGNS, 0.3, reduction=reduction), X, Y),
-    "soft_margin_loss": each(F.soft_margin_loss, X, Y),
+    "soft_margin_loss": each(F.soft_margin_loss, X, target=torch.from_numpy(Y)),
     "multi_margin_loss": [
         *each(lambda x, reduction: F.multi_margin_loss(x, ints(1, 0, 3), margin=0.8, reduction=reduction), X),
         *each(lambda x, reduction: F.multi_margin_loss(x, ints(1, 0, 3), 2, 0.7, WEIGHT, reduction=reduction), X),

@@ -1,5 +1,6 @@
 """Derivatives of ops that overwrite their input, directly or through views."""
 
+import numpy as np
 import pytest
 from golden_tools import torch
 
@@ -87,3 +88,32 @@ def test_second_derivative_through_a_written_view_frees_each_node_once(write):
     assert torch.autograd.gradcheck(slopes, (x,))
     (second,) = torch.autograd.grad(slopes(x).sum(), x)
     assert second.shape == x.shape
+
+
+def views_of_a_leaf_that_is_a_view():
+    leaf = torch.ones(2, 3)[0].requires_grad_()
+    ranged = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    return {
+        "part": lambda: leaf[:2].zero_(), "whole": lambda: leaf.view(-1).mul_(2), "element": lambda: leaf[0].mul_(2),
+        "transposed": lambda: leaf.t().add_(1), "row": lambda: ranged[0].mul_(2), "array": lambda: torch.from_numpy(np.ones((2, 2)))[0]
+        .requires_grad_()[:1].exp_(), "item": lambda: leaf.__setitem__(slice(0, 2), 0.0),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("write", views_of_a_leaf_that_is_a_view())
+def test_views_of_a_leaf_that_is_a_view_are_not_written_to(write):
+    """The leaf would lose its gradient: its base has no history that the write could join."""
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        views_of_a_leaf_that_is_a_view()[write]()
+    with torch.no_grad():
+        views_of_a_leaf_that_is_a_view()[write]()
+
+
+def test_a_base_that_was_written_to_takes_more_writes():
+    base, w = torch.zeros(2, 3), torch.ones(3, requires_grad=True)
+    base[0] = w
+    base[0][:2].mul_(3)
+    view = base[1]
+    view.add_(w)
+    base.sum().backward()
+    assert w.grad.tolist() == [4.0, 4.0, 2.0]

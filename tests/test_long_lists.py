@@ -110,9 +110,9 @@ def other_state(i, p, optimizer):
             value.mul_(0.5)
 
 
-def lost_entry(i, p, optimizer):
-    if i == 33 and optimizer.state[p]:
-        optimizer.state[p].pop(next(iter(optimizer.state[p])))
+def lost_state(i, p, optimizer):
+    if i == 33:
+        optimizer.state[p].clear()
 
 
 def double_counter(i, p, optimizer):
@@ -133,7 +133,7 @@ def subclass_as_gradient(i, p, _):
         p.grad = p.grad.as_subclass(Marked)
 
 
-CHANGES = [other_memory, other_layout, other_dtype, other_state, lost_entry, double_counter, sliced_gradient, subclass_as_gradient]
+CHANGES = [other_memory, other_layout, other_dtype, other_state, lost_state, double_counter, sliced_gradient, subclass_as_gradient]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -142,14 +142,6 @@ def test_what_changes_between_steps(kind, change):
     for _ in range(2):
         pair.gradients()
         pair.step()
-    if change is lost_entry:  # the order of entries in a dict differs then, from parameters that lost none
-        exchange(pair, change)
-        pair.gradients()
-        pair.optimizer.step()
-        for other in pair.others:
-            other.step()
-        assert all(torch.equal(a, b) for a, b in zip(pair.together, pair.alone, strict=True))
-        return
     for _ in range(2):
         pair.gradients()
         exchange(pair, change)

@@ -9,7 +9,6 @@ CPU, INDEX, ROW, MASK = torch.ones(3, 4), torch.zeros(1, dtype=torch.int64), tor
 CALLS = {  # of what lies elsewhere: the index, as a row and as a matrix, values, a mask
     "index_select": lambda v, i, s, m: CPU.index_select(0, v),
     "gather": lambda v, i, s, m: CPU.gather(0, i),
-    "gather of others": lambda v, i, s, m: s.gather(0, torch.zeros(1, 4, dtype=torch.int64)),
     "take_along_dim": lambda v, i, s, m: torch.take_along_dim(CPU, i, 0),
     "index_add": lambda v, i, s, m: CPU.index_add(0, v, ROW),
     "index_add of values": lambda v, i, s, m: CPU.index_add(0, INDEX, s),
@@ -46,6 +45,8 @@ def test_two_devices_are_refused(elsewhere, call):
 
 def test_indices_on_the_cpu_select_on_other_devices():
     with torch.cuda.emulate():
+        with pytest.raises(RuntimeError, match="same device"):
+            ROW.cuda().gather(0, torch.zeros(1, 4, dtype=torch.int64))
         x = torch.arange(12.0, device="cuda").reshape(3, 4)
         assert x[torch.tensor([2, 0])][:, 1].tolist() == [9.0, 1.0] and x[MASK].numel() == 12
         x[torch.tensor([1])] = 0.0

@@ -242,11 +242,22 @@ def test_entries_that_are_missing_are_made_and_others_told():
     optimizer.param_groups[0]["amsgrad"] = True
     optimizer.step()
     assert optimizer.state[q]["max_exp_avg_sq"].tolist() == optimizer.state[q]["exp_avg_sq"].tolist()
+    mean = optimizer.state[q]["exp_avg"]
     optimizer.state[q]["exp_avg"] = 3.0
     before = p.tolist()
     with pytest.raises(TypeError, match="exp_avg.*parameter 1 must be a Tensor, not float"):
         optimizer.step()
     assert p.tolist() == before and optimizer.state[p]["step"].item() == 3.0
+    optimizer.state[q]["exp_avg"] = mean
+    for key in ("step", "exp_avg", "exp_avg_sq"):
+        kept = optimizer.state[q].pop(key)
+        with pytest.raises(KeyError, match=f"{key}: the state of a parameter of shape .2,. has .* but not this"):
+            optimizer.step()
+        assert p.tolist() == before and optimizer.state[p]["step"].item() == 3.0 and key not in optimizer.state[q]
+        optimizer.state[q][key] = kept
+    optimizer.state[q].clear()
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 4.0 and optimizer.state[q]["step"].item() == 1.0
 
 
 # ---- copies that are larger than caches ----

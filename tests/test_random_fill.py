@@ -59,3 +59,17 @@ def test_dropout_keeps_its_share_and_scales_it(dtype):
     values = set(y.unique().tolist())
     assert len(values) == 2 and 0.0 in values and max(values) == pytest.approx(4 / 3, rel=1e-2)
     assert abs((y > 0).double().mean().item() - 0.75) < 0.01
+
+
+@pytest.mark.parametrize("seed", [3.0, 3.9, "3", np.float64(3.0), torch.tensor(3)])
+def test_seeds_are_what_int_makes_of_them(seed):
+    """Scripts seed with time.time(), or with what a file of settings holds."""
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(seed)
+    assert torch.equal(torch.rand(4), expected)
+    for wrong, error in ((None, TypeError), ("a", ValueError), (2**64, ValueError)):
+        with pytest.raises(error):
+            torch.manual_seed(wrong)
+    with pytest.raises(RuntimeError, match="expected a long"):
+        torch.Generator().manual_seed(3.0)

@@ -83,3 +83,13 @@ print(run(lambda x: torch.autograd.backward((x * x).sum(), create_graph=True)))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ).stdout.split("\n")
     assert out[:4] == ["[]", "[]", "['UserWarning']", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("multi_margin_loss", [0, 2, 1]), ("multilabel_margin_loss", [[0, -1, 0], [2, 1, -1], [1, 0, -1]])]
+)
+def test_a_margin_to_nan_counts_as_reached(name, target):
+    x = torch.tensor([[-1.0, -0.75, -0.5], [-0.25, float("nan"), 0.25], [0.5, 0.75, 1.0]], requires_grad=True)
+    loss = getattr(F, name)(x, torch.tensor(target), reduction="sum")
+    loss.backward()
+    assert loss.item() == pytest.approx(1.75 if name == "multi_margin_loss" else 2.0) and x.grad.isfinite().all() and x.grad[1, 1] == 0

@@ -141,3 +141,46 @@ def test_list_rules_get_lists_of_one_dtype():
     averaged.multi_avg_fn = SWA.get_swa_multi_avg_fn()
     with pytest.raises(RuntimeError, match="Integer division with addcdiv"):
         averaged.update_parameters(model)
+
+
+class Counting(torch.optim.Optimizer):
+    """With entries of its state named as those of optimizers here."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state.update(step=0, mu=torch.zeros_like(p), eta=3, mu_product=[2.5])
+            state["step"] += 1
+            state["mu"].add_(p.grad)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_entries_of_a_users_optimizer_load_as_they_were(device):
+    with torch.cuda.emulate():
+        w = torch.nn.Parameter(torch.ones(2, device=device))
+        w.grad = torch.ones_like(w)
+        optimizer, other = Counting([w]), Counting([w])
+        optimizer.step()
+        other.load_state_dict(optimizer.state_dict())
+        state = other.state[w]
+        assert type(state["step"]) is int and state["eta"] == 3 and type(state["eta"]) is int and state["mu_product"] == [2.5]
+        assert state["mu"].device == w.device and state["mu"].dtype is w.dtype
+        other.step()
+        assert state["step"] == 2
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "ASGD", "RAdam", "Rprop", "Adagrad", "RMSprop"])
+def test_own_counters_load_as_tensors(name):
+    w = torch.nn.Parameter(torch.ones(2))
+    w.grad = torch.ones(2)
+    optimizer, other = (getattr(torch.optim, name)([w]) for _ in range(2))
+    optimizer.step()
+    saved = optimizer.state_dict()
+    saved["state"][0] = {k: v.item() if v.dim() == 0 else v for k, v in saved["state"][0].items()}  # as files of long ago
+    other.load_state_dict(saved)
+    assert {k: type(v) for k, v in other.state[w].items()} == {k: torch.Tensor for k in optimizer.state[w]}
+    other.step()

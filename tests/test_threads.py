@@ -227,3 +227,22 @@ thread.join()
 assert told
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("wrong", [1.5, True, "2", None, np.float32(2), 0, -1, 5000])
+def test_numbers_of_threads_that_are_none_are_refused(wrong):
+    before = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="expects an? (positive )?int"):
+        torch.set_num_threads(wrong)
+    assert torch.get_num_threads() == before
+
+
+def test_numbers_of_threads_beyond_an_int():
+    before = torch.get_num_threads(), torch.get_num_interop_threads()
+    for f in (torch.set_num_threads, torch.set_num_interop_threads):
+        for wrong in (2**31, 2**40, -(2**70)):
+            with pytest.raises(ValueError, match="32 bits"):
+                f(wrong)
+    assert (torch.get_num_threads(), torch.get_num_interop_threads()) == before
+    torch.set_num_threads(np.int64(before[0]))
+    assert torch.get_num_threads() == before[0]

@@ -95,3 +95,38 @@ def test_rounded_quotients_are_flat():
     (g,) = torch.autograd.grad(torch.remainder(x, z).sum(), z, create_graph=True)
     assert g.tolist() == [[0.0, -1.0, -1.0], [-1.0, 0.0, 0.0]]
     assert torch.autograd.grad(g.sum(), z)[0].tolist() == [[0.0] * 3] * 2
+
+
+F, CLASSES, ONES = torch.nn.functional, torch.tensor([0, 2]), torch.ones(2, 3)
+CONSTANTS = {  # name -> argument, its shape, a call with it
+    "nll_loss": ("weight", 3, lambda x, w: F.nll_loss(x, CLASSES, weight=w)),
+    "cross_entropy": ("weight", 3, lambda x, w: F.cross_entropy(x, CLASSES, weight=w)),
+    "cross_entropy ": ("weight", 3, lambda x, w: F.cross_entropy(x, CLASSES, weight=w, label_smoothing=0.1, reduction="sum")),
+    "binary_cross_entropy": ("weight", 3, lambda x, w: F.binary_cross_entropy(x.sigmoid(), ONES, weight=w)),
+    "binary_cross_entropy_with_logits": ("weight", 3, lambda x, w: F.binary_cross_entropy_with_logits(x, ONES, weight=w)),
+    "binary_cross_entropy_with_logits ": ("pos_weight", 3, lambda x, w: F.binary_cross_entropy_with_logits(x, ONES, pos_weight=w)),
+    "multi_margin_loss": ("weight", 3, lambda x, w: F.multi_margin_loss(x, CLASSES, weight=w)),
+    "soft_margin_loss": ("target", 3, lambda x, w: F.soft_margin_loss(x, w.expand(2, 3))),
+    "batch_norm": ("running_mean", 3, lambda x, w: F.batch_norm(x, w, torch.ones(3))),
+    "batch_norm ": ("running_var", 3, lambda x, w: F.batch_norm(x, torch.ones(3), w, training=True)),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("needed", [True, False])
+def test_what_is_no_variable_of_a_function_is_refused_if_it_learns(name, needed):
+    argument, size, f = CONSTANTS[name]
+    x, w = torch.rand(2, 3, requires_grad=needed), torch.ones(size, requires_grad=True)
+    with pytest.raises(RuntimeError, match=rf"{name.strip()}: not differentiable .*'{argument}'.*{argument}\.detach\(\)"):
+        f(x, w)
+    with torch.no_grad():
+        loss = f(x, w)
+    assert torch.equal(f(x, w.detach()), loss) and f(x, w.detach()).requires_grad == needed
+    with torch.inference_mode():
+        assert torch.equal(f(x, w), loss)
+
+
+def test_weights_of_probabilities_learn():
+    x, w = torch.rand(2, 3), torch.ones(3, requires_grad=True)
+    F.cross_entropy(x, ONES / 3, weight=w).backward()
+    assert w.grad.shape == (3,)

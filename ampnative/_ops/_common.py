@@ -56,6 +56,29 @@ def reduced(loss: Tensor, reduction: str, found: dtype) -> Tensor:
     return rounded(loss, found)
 
 
+def no_tensor(argument: str, value: Any) -> TypeError:
+    """The error, as C's functions give it, for an argument that is no Tensor."""
+    kind, array = type(value), hasattr(value, "__array_interface__")
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    cure = ". Make one of the array with from_numpy(), which shares its memory, or as_tensor()" if array else ""
+    return TypeError(f"{argument} must be Tensor, not {name}{cure}")
+
+
+def needs_tensors(function: str, **given: Any) -> None:
+    """TypeError for the first argument that is no Tensor."""
+    for position, (parameter, value) in enumerate(given.items(), 1):
+        if not isinstance(value, Tensor):
+            raise no_tensor(f"{function}(): argument '{parameter}' (position {position})", value)
+
+
+def needs_no_gradient(function: str, parameter: str, given: Tensor | None) -> None:
+    """RuntimeError for a tensor that requires grad while gradients are recorded."""
+    if given is not None and given.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError(
+            f"{function}: not differentiable with respect to argument '{parameter}', which requires grad: pass {parameter}.detach()"
+        )
+
+
 def integers(function: str, parameter: str, given: Any) -> list[int]:
     """One integer, or a sequence of them, as a list. TypeError for others."""
     many = isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _C
 from .._C import Tensor
-from ._common import cast, floating, reduced, rounded, shapes, wide
+from ._common import cast, floating, needs_no_gradient, reduced, rounded, shapes, wide
 
 _where, _log, _exp = _C.functions.where, _C.functions.log, _C.functions.exp
 
@@ -65,6 +65,7 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    needs_no_gradient("soft_margin_loss", "target", target)
     # PyTorch's CPU kernel writes into a result of the input's dtype.
     found = floating(input) if input.device.type == "cpu" else floating(input, target)
     compute = wide(floating(input, target))
@@ -101,11 +102,13 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any, margin: float, weig
         )
     if weight is not None and weight.shape != (classes,):
         raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    needs_no_gradient(name, "weight", weight)
     _check_classes(name, target, 0, classes)
     found = input.dtype
     x, y = rounded(input, wide(found)).reshape(samples, classes), target.reshape(samples, 1)
     other = _C.functions.arange(classes, device=input.device) != y
-    loss = _where(other, _C.functions.relu(margin - x.gather(1, y) + x), 0.0)
+    missing = margin - x.gather(1, y) + x
+    loss = _where(other & (missing > 0), missing, 0.0)  # NaN counts as reached, as in PyTorch
     if p == 2:
         loss = loss * loss
     loss = loss.sum(1) / classes
@@ -127,9 +130,11 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str) -> Ten
     mentioned = _C.functions.zeros((samples, classes), dtype=_C.int64, device=input.device).scatter_add(1, index, given.to(_C.int64))
     chosen = x.gather(1, index)
     loss = _C.functions.zeros((samples,), dtype=x.dtype, device=input.device)
-    for k in range(int(given.sum(1).amax()) if samples else 0):
+    most = classes if input.is_meta else int(given.sum(1).amax()) if samples else 0
+    for k in range(most):
         active = given[:, k : k + 1] & (mentioned == 0)
-        loss = loss + _where(active, _C.functions.relu(1 - chosen[:, k : k + 1] + x), 0.0).sum(1)
+        missing = 1 - chosen[:, k : k + 1] + x
+        loss = loss + _where(active & (missing > 0), missing, 0.0).sum(1)
     return reduced((loss / classes).reshape(input.shape[:-1]), reduction, found)
 
 

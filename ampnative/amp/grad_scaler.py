@@ -294,7 +294,7 @@ class GradScaler:
             state = self._per_optimizer_states.get(id(optimizer))
             if state is None or state["stage"] is not _UNSCALED:
                 self.unscale_(optimizer)
-            if any(flag.item() for flag in self._found_inf_per_device(optimizer).values()):
+            if any(not flag.is_meta and flag.item() for flag in self._found_inf_per_device(optimizer).values()):
                 gradients = [param.grad for param in parameters if param.grad is not None]
                 return clip_grad.get_total_norm(gradients, norm_type, error_if_nonfinite)
         return clip_grad.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
@@ -308,10 +308,9 @@ class GradScaler:
             if flag.item():
                 self._note_overflow(optimizer, scale.item(), True, scaled=False)
             return
-        value = scale.item()
         inv_scale = scale.reciprocal()  # of fp32: rounded as the double-precision quotient would be
         found_inf = inv_scale - inv_scale  # 0, or NaN
-        usable = found_inf.item() == 0.0
+        usable = scale.is_meta or found_inf.item() == 0.0
         if not usable:
             found_inf.fill_(1.0)
         flags = self._unscale_grads_(optimizer, inv_scale, found_inf, False)
@@ -319,8 +318,8 @@ class GradScaler:
         state["stage"] = _UNSCALED
         # Looked into at once: clipping would smear one NaN over all gradients before step() sees them.
         for flag in flags.values():
-            if flag.item():
-                self._note_overflow(optimizer, value, usable, scaled=False)
+            if not flag.is_meta and flag.item():  # a flag on "meta" has no value: step() raises
+                self._note_overflow(optimizer, scale.item(), usable, scaled=False)
                 break
 
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> dict[Any, Any]:
@@ -329,7 +328,8 @@ class GradScaler:
         per_device, write_back = collect_gradients(optimizer, allow_fp16)
         for gradients in per_device.values():
             _C._check_unscale(gradients)
-            check_scales(self, gradients)
+            if not inv_scale.is_meta:
+                check_scales(self, gradients)
         flags = {}
         home = inv_scale.device
         for where, gradients in per_device.items():

@@ -285,8 +285,7 @@ class AcceleratorError(RuntimeError):
     """An error of a device. Scripts catch it; nothing here raises it."""
 
 
-class OutOfMemoryError(RuntimeError):
-    """The device's memory is exhausted. Scripts catch it; here that is Python's MemoryError."""
+OutOfMemoryError = _C.OutOfMemoryError
 
 
 # ---- events, streams, device -----------------------------------------------------------------------------------------

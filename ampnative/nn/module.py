@@ -297,12 +297,12 @@ class Module(_C.ModuleBase, ModuleHooks):
             new = fn(data)
             if new is not data:
                 parameter.grad = None
-                parameter.data = new
+                _C._set_data(parameter, new)
                 if old_grad is not None:
                     parameter.grad = fn(old_grad.data).requires_grad_(old_grad.requires_grad)
         for name, buffer in list(self._buffers.items()):
             if is_lazy(buffer):
-                buffer.data = fn(buffer.data)
+                _C._set_data(buffer, fn(buffer.data))
             elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self

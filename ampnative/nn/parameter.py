@@ -92,9 +92,8 @@ class UninitializedTensorMixin(Tensor):
         """Becomes a Parameter (or Tensor) of this shape, uninitialised, of its own dtype and device unless others are given."""
         like = self.data
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.data = _C.functions.empty(
-            sizes, device=like.device if device is None else device, dtype=like.dtype if dtype is None else dtype
-        )
+        device, dtype = like.device if device is None else device, like.dtype if dtype is None else dtype
+        _C._set_data(self, _C.functions.empty(sizes, device=device, dtype=dtype))
         self.__class__ = self.cls_to_become
 
     def share_memory_(self) -> Any:

@@ -17,7 +17,7 @@ class AdamFamily(Optimizer):
     """Checks, state and the C call of Adam, AdamW and NAdam. Computed in fp32 for 16-bit parameters, rounded once."""
 
     _nadam = False
-    _counters = ("step",)
+    _counters: tuple[str, ...] = ("step",)
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         check_non_negative("learning rate", defaults["lr"])
@@ -32,13 +32,21 @@ class AdamFamily(Optimizer):
         """Checks that come after those of the family."""
 
     def _make_state(self, group: dict[str, Any], params: list[Tensor]) -> None:
-        """Adds what the states of parameters lack. Tensors of one kind are made one after the other: those of small parameters
-        lie side by side then, and a step walks through them as through one.
+        """Fills the states of parameters that have none, and adds what ``amsgrad`` needs where it was switched on since; KeyError for one
+        that lost a part, and nothing made. Tensors of one kind are made one after the other: those of small parameters lie side by
+        side then, and a step walks through them as through one.
         """
         makers: dict[str, Callable[[Tensor], Tensor]] = {"step": lambda _: as_counter(0.0)}
         if self._nadam:
             makers["mu_product"] = lambda _: as_counter(1.0)
         makers["exp_avg"] = makers["exp_avg_sq"] = _zeros_like
+        for p in params:
+            missing = [key for key in makers if self.state[p] and key not in self.state[p]]
+            if missing:
+                raise KeyError(
+                    f"{missing[0]}: the state of a parameter of shape {tuple(p.shape)} has {', '.join(map(repr, self.state[p]))} but not "
+                    "this. Load a complete state_dict, or clear the state to start it anew"
+                )
         if group.get("amsgrad"):
             makers["max_exp_avg_sq"] = _zeros_like
         made = [[(p, key, make(p)) for p in params if key not in self.state[p]] for key, make in makers.items()]

@@ -19,7 +19,7 @@ class ElementwiseOptimizer(Optimizer):
     state is in fp32, and is rounded once when it returns.
     """
 
-    _counters = ("step",)
+    _counters: tuple[str, ...] = ("step",)
     _plain_steps = False  # whether a step count may be a Python number, which then stays as it is
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:

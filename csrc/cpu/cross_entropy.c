@@ -2,7 +2,10 @@
  * the classes do not lie innermost, blocks of neighbouring lines: nothing of the logits' size is formed but the gradient. With p = softmax(x), t the class, w its weight and s the share that is spread over C classes:
  *
  *     loss    = (1 - s) w[t] (-log p[t]) + s / C sum over c of w[c] (-log p[c])
- *     d/dx[c] = a p[c] - b [c = t] - d w[c],  b = (1 - s) w[t],  d = s / C,  a = b + d sum of w                                       */
+ *     d/dx[c] = a p[c] - b [c = t] - d w[c],  b = (1 - s) w[t],  d = s / C,  a = b + d sum of w
+ *
+ * Of a line that is ignored they are 0, times p: NaN, the whole line, where logits have no softmax. Where nothing is spread, weights of
+ * other classes than t count nowhere, be they infinite. */
 #include "softmax.h"
 
 #include <math.h>
@@ -58,6 +61,9 @@ static void set_value(const Entropy *e, char *x, int64_t i, double d) {
     else memcpy(x + i * (int64_t)sizeof f, &f, sizeof f);
 }
 
+/* Whether the logits of a row, after the way forward, have a softmax. */
+static bool has_softmax(const Entropy *e, int64_t row) { return isfinite(e->top[row]) && !isnan(e->sum[row]); }
+
 static double weight_of(const Entropy *e, int64_t c) { return e->weight ? e->weight[c] : 1.0; }
 
 #define PIECES for (int64_t at = 0, m; at < n && (m = n - at < PIECE ? n - at : PIECE) > 0; at += m)
@@ -102,7 +108,8 @@ static void backward_row(const Entropy *e, int64_t row, const char *x, char *dx)
     int64_t n = l->length, t = e->target[row];
     bool kept = t != e->ignore, direct = e->dense[1];
     double g = kept ? e->grad[row * e->grad_step] : 0.0, w = kept ? weight_of(e, t) : 0.0;
-    double b = g * (1.0 - e->smoothing) * w, d = g * e->smoothing / (double)n, a = b + d * e->all_weights;
+    double b = g * (1.0 - e->smoothing) * w, d = g * e->smoothing / (double)n;
+    double a = e->smoothing > 0.0 ? b + d * e->all_weights : b, ignored = has_softmax(e, row) ? 0.0 : (double)NAN;
     bool each = e->weight && d != 0.0, whole = direct && e->dense[0] && !each;
     for (int64_t at = 0, m; at < n; at += m) {
         m = whole || n - at < PIECE ? n - at : PIECE;
@@ -112,7 +119,7 @@ static void backward_row(const Entropy *e, int64_t row, const char *x, char *dx)
                         whole && e->stream);
             if (each) e->k->subtract_each(out, e->weight + at, m, d);
         } else {
-            memset(out, 0, (size_t)(m * e->item));
+            amp_convert(AMP_FLOAT64, (const char *)&ignored, 0, e->type, out, e->item, m);
         }
         if (kept && t >= at && t < at + m) {
             double p = exp(logit(e, x, t) - e->top[row]) / e->sum[row], slope = (a * p - b) - d * w;
@@ -168,8 +175,8 @@ static void backward_columns(const Entropy *e, int64_t first, const char *x, int
     for (int64_t i = 0; i < w; i++) {
         int64_t t = e->target[first + i];
         if (t != e->ignore) set_value(e, out + t * out_step, i, at_target[i]);
-        else /* exactly 0, whatever the logits are */
-            for (int64_t c = 0; c < n; c++) set_value(e, out + c * out_step, i, 0.0);
+        else
+            for (int64_t c = 0; c < n; c++) set_value(e, out + c * out_step, i, has_softmax(e, first + i) ? 0.0 : (double)NAN);
     }
 }
 

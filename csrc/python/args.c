@@ -149,9 +149,8 @@ int args_compile(OpRow *row) {
             p->keyword_only = keyword_only;
             p->listed = p->kind == ARG_INTS &&
                         (!strcmp(p->name, "size") || !strcmp(p->name, "shape") || !strcmp(p->name, "normalized_shape"));
-            p->places = p->kind == ARG_TENSOR &&
+            p->strict = p->kind == ARG_TENSOR &&
                         (!strcmp(p->name, "index") || !strcmp(p->name, "indices") || !strcmp(p->name, "mask"));
-            p->strict = p->places;
             if (!keyword_only) {
                 row->npositional++;
             }
@@ -258,7 +257,7 @@ static int check_beyond(const OpRow *row, const Arg *arg) {
     return taken ? 1 : -1;
 }
 
-/* numbers: whether they and arrays stand for tensors; NUMBERS_FIRST if o is the first argument. */
+/* numbers: whether they stand for tensors; NUMBERS_FIRST if o is the first argument. */
 enum { NUMBERS_NOT, NUMBERS_TAKEN, NUMBERS_FIRST };
 
 static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
@@ -280,9 +279,6 @@ static int to_tensor(PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
             f->odd |= ODD_FIRST;
         }
         return keep_temp(f, arg, tensor_from_number(n, number_default_dtype(&n), AMP_CPU, true));
-    }
-    if (array_check(o)) {
-        return keep_temp(f, arg, tensor_from_array(o));
     }
     return 0;
 }
@@ -406,16 +402,6 @@ static int to_number(PyObject *o, ArgFrame *f, Arg *arg, uint8_t kind) {
     return 1;
 }
 
-/* An array says where things are as a tensor does, a number does not. */
-static __attribute__((noinline)) int to_strict_tensor(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
-    if (tensor_check(o)) {
-        arg->kind = ARG_TENSOR;
-        arg->t = (Tensor *)o;
-        return 1;
-    }
-    return numbers && p->places && array_check(o) ? keep_temp(f, arg, tensor_from_array(o)) : 0;
-}
-
 /* 1 fits, 0 does not, -1 failed. */
 static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, int numbers) {
     if (o == Py_None && (p->optional || p->kind == ARG_ANY)) {
@@ -425,7 +411,7 @@ static int convert(const Param *p, PyObject *o, ArgFrame *f, Arg *arg, int numbe
     }
     int ok;
     switch ((ArgKind)p->kind) {
-    case ARG_TENSOR: return p->strict ? to_strict_tensor(p, o, f, arg, numbers) : to_tensor(o, f, arg, numbers);
+    case ARG_TENSOR: return to_tensor(o, f, arg, p->strict ? NUMBERS_NOT : numbers);
     case ARG_TENSORS: ok = to_tensor_list(o, f, arg); return ok > 0 && p->count && arg->n != p->count ? 0 : ok;
     case ARG_NUMBER:
     case ARG_FLOAT: return to_number(o, f, arg, p->kind);
@@ -512,13 +498,18 @@ static Py_ssize_t odd_item(const Param *p, PyObject *const *items, Py_ssize_t n)
     return -1;
 }
 
+/* What to do with o, which is no Tensor. */
+static const char *cure_of(PyObject *o) {
+    return array_check(o) ? ". Make one of the array with from_numpy(), which shares its memory, or as_tensor()" : "";
+}
+
 static __attribute__((noinline)) void report_item(const OpRow *row, int index, bool method, Py_ssize_t at, PyObject *item) {
     const Param *p = &row->param[index];
     const int position = index + (method ? 0 : 1);
     if (p->kind == ARG_TENSORS) {
         PyErr_Format(PyExc_TypeError,
-                     "%s(): argument '%s' (position %d): expected Tensor as element %zd in argument %d, but got %s", row->name,
-                     p->name, position, at, index, Py_TYPE(item)->tp_name);
+                     "%s(): argument '%s' (position %d): expected Tensor as element %zd in argument %d, but got %s%s", row->name,
+                     p->name, position, at, index, Py_TYPE(item)->tp_name, cure_of(item));
         return;
     }
     PyErr_Format(PyExc_TypeError,
@@ -540,8 +531,8 @@ static __attribute__((noinline)) void report_type(const OpRow *row, int index, b
             return;
         }
     }
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", row->name, p->name,
-                 index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s%s", row->name, p->name,
+                 index + (method ? 0 : 1), kind_text(p), Py_TYPE(o)->tp_name, p->kind == ARG_TENSOR ? cure_of(o) : "");
 }
 
 /* 1 for what was probably meant for p and is refused for a detail, else 0. */

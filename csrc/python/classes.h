@@ -29,6 +29,8 @@ int common_device(const OpCall *c);
 int same_device(const OpCall *c);
 /* An index: where self is, or on the CPU beside a self on "cuda"; what is beside a self on "meta" is not read. 0, or -1 with RuntimeError. */
 int readable_beside(const char *name, const Tensor *self, const Tensor *t);
+/* 0, or -1 with RuntimeError if argument i is a tensor that requires grad while gradients are recorded. */
+int needs_no_gradient(const OpCall *c, int i);
 /* t converted by the copy slot, not recorded; t itself if it has the dtype. New reference. */
 Tensor *raw_cast(Tensor *t, int dtype);
 Tensor *raw_contiguous(Tensor *t);

@@ -400,7 +400,8 @@ int run_BERNOULLI_P(OpCall *c) {
 /* Draws that depend on the elements of `in`, one for one. */
 static int draw_each(const OpCall *c, OpId op, Tensor *t, const Tensor *in) {
     int failed = draw(c, op, t, in, 0, &(Number){0});
-    if (failed && PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+    if (failed && PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_NotImplementedError) &&
+        !PyErr_ExceptionMatches(amp_state.out_of_memory)) {
         PyErr_SetString(PyExc_RuntimeError,
                         op == OP_poisson ? "invalid Poisson rate, expected rate to be non-negative and finite"
                                          : "Expected p_in >= 0 && p_in <= 1 to be true: a probability lies outside [0, 1]");

@@ -295,7 +295,7 @@ static Tensor *nll(Back *b, Tensor *input, Tensor *weight, const Classes *k, int
 int run_COMPOSE_NLL(OpCall *c) {
     Tensor *input = c->arg[0].t, *target = c->arg[1].t, *weight = c->arg[2].kind == ARG_TENSOR ? c->arg[2].t : NULL;
     int reduction = reduction_parse(c->arg[4].s);
-    if (reduction < 0 || common_device(c) < 0 || check_nll_shapes(input, target, weight) < 0) {
+    if (reduction < 0 || common_device(c) < 0 || check_nll_shapes(input, target, weight) < 0 || needs_no_gradient(c, 2) < 0) {
         return -1;
     }
     if (weight && weight->v.dtype != input->v.dtype) {
@@ -403,11 +403,11 @@ static Tensor *entropy_of_classes(Back *b, const OpCall *c, int reduction) {
     return smoothed(b, logp, likelihood, weight, &k, smoothing, reduction);
 }
 
-/* Whether one kernel does it all: the CPU, where autocast has decided already; a weight's own gradient and odd dtypes take the ops. */
-static bool entropy_in_one(const Tensor *input, const Tensor *target, Tensor *weight) {
+/* Whether one kernel does it all: the CPU, where autocast has decided already; odd dtypes take the ops. */
+static bool entropy_in_one(const Tensor *input, const Tensor *target, const Tensor *weight) {
     int dtype = input->v.dtype;
     bool floating = dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || amp_is_16bit(dtype);
-    bool plain_weight = !weight || (weight->v.dtype == dtype && !(grad_recording() && tensor_requires_grad(weight)));
+    bool plain_weight = !weight || weight->v.dtype == dtype;
     return floating && plain_weight && input->v.device == AMP_CPU && target->v.device == AMP_CPU && input->v.numel > 0;
 }
 
@@ -441,7 +441,7 @@ int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
         return -1;
     }
     if (probabilities ? check_probabilities(input, target, weight, c->arg[3].i) < 0
-                      : check_nll_shapes(input, target, weight) < 0) {
+                      : check_nll_shapes(input, target, weight) < 0 || needs_no_gradient(c, 2) < 0) {
         return -1;
     }
     if (!probabilities && entropy_in_one(input, target, weight)) {
@@ -487,6 +487,9 @@ int run_COMPOSE_BCE(OpCall *c) {
                      amp_dtype_info[x->v.dtype].name);
         return -1;
     }
+    if (needs_no_gradient(c, 2) < 0) {
+        return -1;
+    }
     Back frame, *b = &frame;
     uint8_t recording = amp_grad_enabled;
     back_begin(b);
@@ -522,6 +525,9 @@ int run_COMPOSE_BCE_LOGITS(OpCall *c) {
         return shape_error(PyExc_ValueError,
                            "Target and input differ in size (input %S, target %S): the target must be the same as input size", x,
                            t);
+    }
+    if (needs_no_gradient(c, 2) < 0 || needs_no_gradient(c, 3) < 0) {
+        return -1;
     }
     Back frame, *b = &frame;
     back_begin(b);

@@ -264,7 +264,8 @@ int run_BATCH_NORM(OpCall *c) {
                      x->v.ndim);
         return -1;
     }
-    if (check_dtypes(c, x, 4, parameter, true) < 0 || common_device(c) < 0) {
+    if (check_dtypes(c, x, 4, parameter, true) < 0 || common_device(c) < 0 || needs_no_gradient(c, 3) < 0 ||
+        needs_no_gradient(c, 4) < 0) {
         return -1;
     }
     Arg arg[MAX_ARGS] = {c->arg[0], c->arg[1], c->arg[2], c->arg[3], c->arg[4], c->arg[5], c->arg[6], c->arg[7]};

@@ -648,6 +648,29 @@ int run_CLAMP_TENSOR(OpCall *c) {
     return result_set(c, x);
 }
 
+/* RuntimeError if `value`, which is `given` in the filled tensor's dtype, is infinite and `given` is not. Both have memory. */
+static int check_fill_fits(Tensor *given, Tensor *value) {
+    Tensor *number = raw_cast(given, AMP_FLOAT64), *back = raw_cast(value, AMP_FLOAT64);
+    double wanted = 0, kept = 0;
+    const bool read = number && back;
+    if (read) {
+        memcpy(&wanted, number->v.data, sizeof wanted);
+        memcpy(&kept, back->v.data, sizeof kept);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(back);
+    if (read && isfinite(wanted) && !isfinite(kept)) {
+        PyObject *shown = PyFloat_FromDouble(wanted);
+        PyErr_Format(PyExc_RuntimeError,
+                     "value cannot be converted to type %s without overflow: %R is outside its range (finfo tells it; -inf is "
+                     "allowed)",
+                     amp_dtype_info[value->v.dtype].name, shown);
+        Py_XDECREF(shown);
+        return -1;
+    }
+    return read ? 0 : -1;
+}
+
 int run_MASKED_FILL(OpCall *c) {
     Tensor *t[3] = {c->arg[0].t, c->arg[1].t, c->arg[2].t};
     int device = common_device(c);
@@ -670,24 +693,7 @@ int run_MASKED_FILL(OpCall *c) {
     if (!value) {
         return -1;
     }
-    Tensor *number = raw_cast(t[2], AMP_FLOAT64), *back = raw_cast(value, AMP_FLOAT64);
-    double given = 0, kept = 0;
-    if (number && back) {
-        memcpy(&given, number->v.data, sizeof given);
-        memcpy(&kept, back->v.data, sizeof kept);
-    }
-    bool failed_cast = !number || !back;
-    Py_XDECREF(number);
-    Py_XDECREF(back);
-    if (failed_cast || (isfinite(given) && !isfinite(kept))) {
-        if (!failed_cast) {
-            PyObject *shown = PyFloat_FromDouble(given);
-            PyErr_Format(PyExc_RuntimeError,
-                         "value cannot be converted to type %s without overflow: %R is outside its range (finfo tells it; -inf "
-                         "is allowed)",
-                         amp_dtype_info[dtype].name, shown);
-            Py_XDECREF(shown);
-        }
+    if (t[2]->v.device != AMP_META && check_fill_fits(t[2], value) < 0) {
         Py_DECREF(value);
         return -1;
     }

@@ -564,10 +564,20 @@ PyGetSetDef interop_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyObject *py_set_data(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs != 2 || !tensor_check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "_set_data() takes a tensor and its new data");
+        return NULL;
+    }
+    return tensor_set_data((Tensor *)args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 int data_out_init(PyObject *module) {
     static PyMethodDef functions[] = {
         {"_peek", py_peek, METH_O,
          "_peek(tensor, /)\n--\n\nAn ndarray on the tensor's memory (a copy if that is not host memory), to be read at once."},
+        {"_set_data", FAST(py_set_data), METH_FASTCALL,
+         "_set_data(tensor, data, /)\n--\n\ntensor.data = data, also to and from the meta device."},
         {"_rebuild_tensor", py_rebuild, METH_VARARGS, "Makes a tensor from its pickled parts."},
         {NULL, NULL, 0, NULL},
     };

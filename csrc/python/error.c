@@ -1,5 +1,26 @@
 #include "state.h"
 
+static const char out_of_memory_doc[] =
+    "The memory for a tensor is exhausted, on the CPU or the device.\n\nA RuntimeError, as scripts that look for the largest "
+    "batch expect, and a MemoryError.";
+
+int error_init(PyObject *module) {
+    if (!amp_state.out_of_memory) {
+        PyObject *bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError);
+        amp_state.out_of_memory = bases ? PyErr_NewExceptionWithDoc("ampnative.OutOfMemoryError", out_of_memory_doc, bases, NULL)
+                                        : NULL;
+        Py_XDECREF(bases);
+    }
+    return amp_state.out_of_memory ? PyModule_AddObjectRef(module, "OutOfMemoryError", amp_state.out_of_memory) : -1;
+}
+
+/* The first words of each are what scripts look for that retry with less. */
+void raise_out_of_memory(size_t nbytes, int device) {
+    PyErr_Format(
+        amp_state.out_of_memory, "%s %zu bytes for a tensor. Smaller batches need less",
+        device == AMP_CUDA ? "CUDA out of memory. Tried to allocate" : "DefaultCPUAllocator: can't allocate memory:", nbytes);
+}
+
 int amp_raise(Status status, const char *what) {
     static const char *const message[] = {
 #define STATUS(code, exception, text) text,
@@ -13,7 +34,7 @@ int amp_raise(Status status, const char *what) {
         exception = STATUS_TYPE_##type; \
         break;
 #define STATUS_TYPE_SystemError         PyExc_SystemError
-#define STATUS_TYPE_MemoryError         PyExc_MemoryError
+#define STATUS_TYPE_OutOfMemoryError    amp_state.out_of_memory
 #define STATUS_TYPE_NotImplementedError PyExc_NotImplementedError
 #define STATUS_TYPE_IndexError          PyExc_IndexError
 #define STATUS_TYPE_RuntimeError        PyExc_RuntimeError

@@ -343,8 +343,8 @@ done:
 static Tensor *value_tensor(Tensor *target, PyObject *value, bool one_element) {
     if (tensor_check(value)) {
         Tensor *v = (Tensor *)value;
-        return v->v.device == target->v.device || v->v.ndim == 0 ? call_to(v, v->v.dtype, target->v.device)
-                                                                 : (Tensor *)Py_NewRef(value);
+        bool moves = v->v.device == target->v.device || v->v.ndim == 0 || target->v.device == AMP_META;
+        return moves ? call_to(v, v->v.dtype, target->v.device) : (Tensor *)Py_NewRef(value);
     }
     if (array_check(value)) {
         return tensor_for_reading(value);

@@ -258,7 +258,7 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
-/* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device, of tensors that are no subclass's,
+/* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device with memory, of tensors that are no subclass's,
  * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. *plain: all may be written to
  * without a closer look. */
 static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
@@ -281,8 +281,8 @@ static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
         if (!grad) {
             continue;
         }
-        fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && storage_loss_scale(grad->st) == 0 &&
-               (s->n == 0 || grad->v.device == s->view[0]->device);
+        fits = tensor_check_exact((PyObject *)grad) && grad->v.dtype == AMP_FLOAT32 && grad->v.device != AMP_META &&
+               storage_loss_scale(grad->st) == 0 && (s->n == 0 || grad->v.device == s->view[0]->device);
         if (fits) {
             *plain = *plain && (grad->v.layout & LAYOUT_CONTIGUOUS) && !grad->st->readonly;
             bytes += grad->v.numel * (int64_t)sizeof(float);
@@ -691,7 +691,7 @@ static PyObject *zero_grads(PyObject *module, PyObject *params) {
     bool failed = false, plain = true, fits = gather_plain_grads(&grads, params, &plain);
     if (fits && grads.n) {
         int device = grads.view[0]->device;
-        if (grads.borrowed && (!plain || !amp_backend[device])) {
+        if (grads.borrowed && (!plain || device == AMP_META)) {
             list_own(&grads, true); /* what raises may run anything */
         }
         backend = backend_of(device, what);

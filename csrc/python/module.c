@@ -98,10 +98,13 @@ static PyObject *result_type(PyObject *Py_UNUSED(self), PyObject *args) {
     return result;
 }
 
+/* Of whatever int() takes, such as time.time(); a generator's own method wants an integer. */
 static PyObject *manual_seed(PyObject *Py_UNUSED(self), PyObject *seed) {
-    PyObject *generator = PyObject_GetAttrString(amp_state.module, "default_generator");
-    PyObject *result = generator ? PyObject_CallMethod(generator, "manual_seed", "O", seed) : NULL;
+    PyObject *number = PyNumber_Long(seed),
+             *generator = number ? PyObject_GetAttrString(amp_state.module, "default_generator") : NULL;
+    PyObject *result = generator ? PyObject_CallMethod(generator, "manual_seed", "O", number) : NULL;
     Py_XDECREF(generator);
+    Py_XDECREF(number);
     return result;
 }
 
@@ -176,11 +179,21 @@ static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(
 }
 
 static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *n) {
-    if (!PyLong_Check(n) || PyBool_Check(n)) {
-        PyErr_Format(PyExc_TypeError, "set_num_threads expects an int, but got %s", Py_TYPE(n)->tp_name);
+    if ((!PyLong_Check(n) && !(array_scalar_check(n) && PyIndex_Check(n))) || PyBool_Check(n)) {
+        PyErr_Format(PyExc_RuntimeError, "set_num_threads expects an int, but got %s", Py_TYPE(n)->tp_name);
         return NULL;
     }
-    long count = PyLong_AsLong(n);
+    PyObject *number = PyNumber_Index(n);
+    int overflow = 0;
+    const long count = number ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
+    Py_XDECREF(number);
+    if (!number || (count == -1 && PyErr_Occurred())) {
+        return NULL;
+    }
+    if (overflow || count > INT32_MAX || count < INT32_MIN) {
+        PyErr_Format(PyExc_ValueError, "set_num_threads: %R does not fit an int of 32 bits. It takes 1 to 4096", n);
+        return NULL;
+    }
     if (count <= 0 || count > 4096) {
         PyErr_SetString(PyExc_RuntimeError, "set_num_threads expects a positive integer of at most 4096");
         return NULL;
@@ -215,7 +228,8 @@ static PyMethodDef functions[] = {
      "can_cast(from_, to, /)\n--\n\nWhether an in-place op may write one dtype into the other."},
     {"result_type", result_type, METH_VARARGS,
      "result_type(tensor1, tensor2, /)\n--\n\nThe dtype of an operation on the two, tensors or numbers."},
-    {"manual_seed", manual_seed, METH_O, "manual_seed(seed, /)\n--\n\nSeeds the default generator and returns it."},
+    {"manual_seed", manual_seed, METH_O,
+     "manual_seed(seed, /)\n--\n\nSeeds the default generator with int(seed) and returns it."},
     {"_cuda_emulated", cuda_emulated, METH_NOARGS, "_cuda_emulated()\n--\n\nWhether device cuda runs on the CPU."},
     {"_set_cuda_emulated", set_cuda_emulated, METH_O, "_set_cuda_emulated(on, /)\n--\n\nSwitches the emulation of device cuda."},
     {"_memory_stats", memory_stats, METH_O,
@@ -228,7 +242,9 @@ static PyMethodDef functions[] = {
      "_ceiling(kind, nbytes=0, /)\n--\n\nWhat all threads together reach here: 'fp32' or 'bf16' operations per second from "
      "registers, or bytes per second, read plus written, that a 'copy' of nbytes moves."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that kernels may use."},
-    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use."},
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads(n, /)\n--\n\nSets the threads that kernels may use, 1 to 4096; RuntimeError for anything else (ValueError "
+     "beyond 32 bits)."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -327,7 +343,7 @@ static int module_exec(PyObject *module) {
     }
     amp_state.module = Py_NewRef(module);
     amp_emulated_init();
-    if (op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
+    if (error_init(module) < 0 || op_entries_init(module) < 0 || types_init(module) < 0 || with_methods_init(module) < 0 ||
         package_module_init(module) < 0 || guard_init(module) < 0 || default_device_init(module) < 0 ||
         dtypes_module_init(module) < 0 || tensor_init(module) < 0 || node_init(module) < 0 || saved_hooks_init(module) < 0 ||
         selective_init(module) < 0 || anomaly_init(module) < 0 || outputs_init(module) < 0 || return_types_init(module) < 0 ||

@@ -248,10 +248,26 @@ static void link_overloads(void) {
     }
 }
 
+/* Whether a Python number may stand for a tensor: element by element, or as what is filled in. Of layers, products and losses it is a
+ * mistake. */
+static bool takes_numbers(const OpRow *row) {
+    static const ClassFn classes[] = {run_BINARY, run_DIV_MODE, run_TERNARY,    run_CLAMP_TENSOR, run_MASKED_FILL,
+                                      run_FILL,   run_COPY,     run_INDEX_FILL, run_SEARCH,       run_BERNOULLI_EACH};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        if (row->run == classes[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* clamp(min=t, max=u) of tensors, or of numbers, among which 0-dim tensors count then, and max(x, t) or max(x, dim): whether there is a
  * later overload with a number of the same name, or an integer, in the same place. */
 static void find_strict(void) {
     for (int i = 0; i < OP_COUNT; i++) {
+        for (int p = 0; p < amp_rows[i].nparams && !takes_numbers(&amp_rows[i]); p++) {
+            amp_rows[i].param[p].strict |= amp_rows[i].param[p].kind == ARG_TENSOR;
+        }
         for (int v = 0; v < 5; v++) {
             for (int k = next_overload[v][i]; k >= 0; k = next_overload[v][k]) {
                 for (int p = 0; p < amp_rows[i].nparams && p < amp_rows[k].nparams; p++) {

@@ -10,12 +10,27 @@ static bool operand_like(PyObject *o) {
            array_check(o) || array_scalar_check(o);
 }
 
+/* Expressions, and only they, take arrays. New reference; NULL with an exception. */
+static PyObject *as_operand(PyObject *o) {
+    const bool usual = PyFloat_Check(o) || PyLong_Check(o) || tensor_check_exact(o);
+    return !usual && array_check(o) ? (PyObject *)tensor_from_array(o) : Py_NewRef(o);
+}
+
+/* Operands of which at least one is no tensor. */
+static PyObject *parsed(OpId op, PyObject *self, PyObject *const *args, int n, bool in_place) {
+    ArgFrame frame;
+    Arg arg[MAX_ARGS];
+    args_begin(&frame);
+    int ok = args_parse(&amp_rows[op], self, args, n, NULL, &frame, arg, true);
+    PyObject *result = ok > 0 ? run_op(&amp_rows[op], arg, in_place) : NULL;
+    args_done(&frame);
+    return result;
+}
+
 static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
     if (!operand_like(a) || !operand_like(b)) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    ArgFrame frame;
-    Arg arg[MAX_ARGS];
     bool tensors = tensor_check_exact(a) && tensor_check_exact(b);
     if (!tensors && (op == OP_add || op == OP_mul) && tensor_check(b) &&
         !tensor_check(a)) { /* 2 * x is x * 2: the tensor's own op */
@@ -23,9 +38,9 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
         a = b;
         b = number;
     }
-    PyObject *const args[2] = {a, b};
     if (tensors || (tensor_check(a) && tensor_check(b))) { /* nothing to convert */
         const OpRow *row = &amp_rows[op];
+        Arg arg[MAX_ARGS];
         arg_put(&arg[0], (Tensor *)a);
         arg_put(&arg[1], (Tensor *)b);
         for (int i = 2; i < row->nparams; i++) {
@@ -33,10 +48,10 @@ static PyObject *binary(OpId op, PyObject *a, PyObject *b) {
         }
         return run_op(row, arg, false);
     }
-    args_begin(&frame);
-    PyObject *result = args_parse(&amp_rows[op], NULL, args, 2, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, false)
-                                                                                             : NULL;
-    args_done(&frame);
+    PyObject *operands[2] = {as_operand(a), as_operand(b)};
+    PyObject *result = operands[0] && operands[1] ? parsed(op, NULL, operands, 2, false) : NULL;
+    Py_XDECREF(operands[0]);
+    Py_XDECREF(operands[1]);
     return result;
 }
 
@@ -44,11 +59,9 @@ static PyObject *inplace(OpId op, PyObject *a, PyObject *b) {
     if (!operand_like(b)) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    ArgFrame frame;
-    Arg arg[MAX_ARGS];
-    args_begin(&frame);
-    PyObject *result = args_parse(&amp_rows[op], a, &b, 1, NULL, &frame, arg, true) > 0 ? run_op(&amp_rows[op], arg, true) : NULL;
-    args_done(&frame);
+    PyObject *other = as_operand(b);
+    PyObject *result = other ? parsed(op, a, &other, 1, true) : NULL;
+    Py_XDECREF(other);
     return result;
 }
 

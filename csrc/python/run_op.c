@@ -225,6 +225,12 @@ static int device_conflict(const char *name, int first, int other) {
     return -1;
 }
 
+/* Numbers of rows in host memory beside a tensor without memory: nothing reads them. */
+static bool indexes_meta(const OpCall *c, int i, int home, const Tensor *t) {
+    const char *name = c->row->param[i].name;
+    return home == AMP_META && t->v.device == AMP_CPU && (!strcmp(name, "index") || !strcmp(name, "indices"));
+}
+
 int common_device(const OpCall *c) {
     int device = -1;
     bool fixed = false;
@@ -238,7 +244,7 @@ int common_device(const OpCall *c) {
                     device = t[k]->v.device;
                     fixed = !loose;
                 }
-            } else if (t[k]->v.device != device && !loose) {
+            } else if (t[k]->v.device != device && !loose && !indexes_meta(c, i, device, t[k])) {
                 return device_conflict(c->row->name, device, t[k]->v.device);
             }
         }
@@ -256,11 +262,22 @@ int same_device(const OpCall *c) {
     const Tensor *self = c->arg[0].t;
     for (int i = 1; i < c->row->nparams; i++) {
         const Tensor *t = c->arg[i].kind == ARG_TENSOR && i != c->row->out_index ? c->arg[i].t : NULL;
-        if (t && t->v.device != self->v.device && (t->v.ndim || t->v.device != AMP_CPU)) {
+        if (t && t->v.device != self->v.device && (t->v.ndim || t->v.device != AMP_CPU) &&
+            !indexes_meta(c, i, self->v.device, t)) {
             return device_conflict(c->row->name, self->v.device, t->v.device);
         }
     }
     return 0;
+}
+
+int needs_no_gradient(const OpCall *c, int i) {
+    if (c->arg[i].kind != ARG_TENSOR || !tensor_requires_grad(c->arg[i].t) || !grad_recording()) {
+        return 0;
+    }
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: not differentiable with respect to argument '%s', which requires grad: pass %s.detach()", c->row->name,
+                 c->row->param[i].name, c->row->param[i].name);
+    return -1;
 }
 
 int wrap_dim(int64_t dim, int ndim) {

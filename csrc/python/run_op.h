@@ -79,8 +79,7 @@ typedef struct Param {
     uint8_t count; /* `Tensor[2]`: as many; 0: any number */
     bool keyword_only;
     bool has_default;
-    bool strict : 1; /* a tensor, and no number: a later overload takes those, or it says where */
-    bool places : 1; /* a tensor that says where: an array stands for it */
+    bool strict : 1; /* a tensor, and no number: a later overload takes those, or they make no sense there */
     bool listed : 1; /* a shape: one integer stands for none, unless it is one of varargs */
     Arg fallback;
 } Param;

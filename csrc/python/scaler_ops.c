@@ -14,7 +14,10 @@ static int check_scalar(PyObject *o, int device, int dtype, const char *what, co
     }
     const View *v = &((Tensor *)o)->v;
     if (v->device != device) {
-        PyErr_Format(PyExc_RuntimeError, "%s: %s must be on the %s device", what, name, device == AMP_CUDA ? "CUDA" : "CPU");
+        PyErr_Format(PyExc_RuntimeError, "%s: %s must be on the %s device, as the gradients are: move it with .to()", what, name,
+                     device == AMP_CUDA   ? "CUDA"
+                     : device == AMP_META ? "meta"
+                                          : "CPU");
         return -1;
     }
     if (v->numel != 1) {
@@ -148,6 +151,17 @@ static Status unscale_set(const Backend *backend, TensorSet *grads, float inv_sc
     return status;
 }
 
+/* Gradients without memory: checked and counted as written, which they are for everyone who asks later. */
+static PyObject *unscale_meta(TensorSet *grads, const char *what) {
+    for (int64_t i = 0; i < grads->n; i++) {
+        if (check_gradient(grads->tensor[i], AMP_META, what) < 0) {
+            return NULL;
+        }
+    }
+    tensor_set_bump(grads);
+    return Py_NewRef(Py_None);
+}
+
 static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     static const char what[] = "_amp_foreach_non_finite_check_and_unscale_";
@@ -167,6 +181,10 @@ static PyObject *unscale_(PyObject *module, PyObject *const *args, Py_ssize_t na
     const Backend *backend = backend_of(device, what);
     if (!backend || check_scalar(args[2], device, AMP_FLOAT32, what, "inv_scale") < 0 ||
         check_scalar(args[1], device, AMP_FLOAT32, what, "found_inf") < 0) {
+        goto done;
+    }
+    if (device == AMP_META) {
+        result = unscale_meta(&grads, what);
         goto done;
     }
     if (!backend->unscale) {
@@ -228,8 +246,7 @@ static PyObject *update_scale_(PyObject *module, PyObject *const *args, Py_ssize
     if (device == AMP_CUDA) {
         interval = (int32_t)(uint32_t)(uint64_t)interval; /* the CUDA kernel's parameter has 32 bits */
     } else if (device == AMP_META) {
-        amp_raise(AMP_NO_KERNEL, what);
-        return NULL;
+        return Py_NewRef(args[0]);
     }
     Tensor *scale = (Tensor *)args[0], *tracker = (Tensor *)args[1];
     int32_t count;
@@ -305,7 +322,8 @@ static PyObject *unscale_groups(PyObject *module, PyObject *const *args, Py_ssiz
         Py_RETURN_NONE;
     }
     const View *scale = &((Tensor *)args[1])->v;
-    if (scale->dtype != AMP_FLOAT32 || scale->numel != 1 || !isfinite(amp_inverse_scale(read_float(scale)))) {
+    if (scale->device == AMP_META || scale->dtype != AMP_FLOAT32 || scale->numel != 1 ||
+        !isfinite(amp_inverse_scale(read_float(scale)))) {
         Py_RETURN_NONE;
     }
     const int device = scale->device;

@@ -18,6 +18,7 @@ typedef struct State {
     PyTypeObject *parameter_type;       /* set by the package; NULL until then */
     PyObject *dtype[AMP_DTYPE_COUNT];   /* ampnative.float32, ... one object per row of dtypes.def */
     PyObject *device[AMP_DEVICE_COUNT]; /* device("cpu"), device("cuda", 0), device("meta") */
+    PyObject *out_of_memory;            /* ampnative.OutOfMemoryError */
     PyObject *return_types[OP_COUNT];   /* the struct sequence that a row's results are; NULL: a plain tuple */
     int default_dtype;                  /* AMP_FLOAT32 unless set_default_dtype */
     uint8_t cuda_emulated;              /* 1: device "cuda" runs on the CPU kernels */
@@ -28,6 +29,8 @@ extern State amp_state;
 
 /* error.c: sets the exception of status.def for `status` with an op name in front; returns -1. */
 int amp_raise(Status status, const char *what);
+void raise_out_of_memory(size_t nbytes, int device); /* sets OutOfMemoryError */
+int error_init(PyObject *module);
 
 /* ---- types.c: dtype, device, Size, Generator, finfo, iinfo ---- */
 int types_init(PyObject *module);

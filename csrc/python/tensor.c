@@ -41,8 +41,7 @@ static Storage *storage_new(int device, size_t nbytes) {
     st->data = amp_backend[device]->alloc(nbytes);
     if (!st->data) {
         PyMem_Free(st);
-        PyErr_Format(PyExc_MemoryError, "cannot allocate %zu bytes for a tensor on device %s", nbytes,
-                     device == AMP_CPU ? "cpu" : "cuda");
+        raise_out_of_memory(nbytes, device);
         return NULL;
     }
     return st;
@@ -71,7 +70,7 @@ static void storage_drop(Storage *st) {
 
 /* The tensor shows all of its storage in order, and nobody outside can write there. */
 static bool whole_and_private(const Tensor *t) {
-    return !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
+    return t->st->data && !t->st->exported && !t->st->addressed && !t->st->owner && t->v.layout & LAYOUT_CONTIGUOUS &&
            t->v.data == t->st->data && (size_t)t->v.numel * amp_itemsize(t->v.dtype) == t->st->nbytes;
 }
 

@@ -107,6 +107,16 @@ static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
     Py_RETURN_NONE;
 }
 
+static int device_differs(const char *text, int first, int second) {
+    PyObject *a = device_object(first), *b = a ? device_object(second) : NULL;
+    if (b) {
+        PyErr_Format(PyExc_RuntimeError, text, a, b);
+    }
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return -1;
+}
+
 static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     Tensor *t = (Tensor *)self;
     if (!value || value == Py_None) {
@@ -130,11 +140,15 @@ static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
                      (Py_ssize_t)t->v.ndim);
         return -1;
     }
-    if (g->v.dtype != t->v.dtype || g->v.device != t->v.device) {
-        PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different %s: the tensor is %s, the gradient %s",
-                     g->v.dtype != t->v.dtype ? "type" : "device", amp_dtype_info[t->v.dtype].name,
-                     amp_dtype_info[g->v.dtype].name);
+    if (g->v.dtype != t->v.dtype) {
+        PyErr_Format(PyExc_RuntimeError, "assigned grad has data of a different type: the tensor is %s, the gradient %s",
+                     amp_dtype_info[t->v.dtype].name, amp_dtype_info[g->v.dtype].name);
         return -1;
+    }
+    if (g->v.device != t->v.device) {
+        return device_differs("assigned grad has data of a different device: the tensor is on %S, the gradient on %S. Move it "
+                              "with .to()",
+                              t->v.device, g->v.device);
     }
     Py_XSETREF(t->grad, (Tensor *)Py_NewRef(value));
     PyObject_GC_UnTrack(self);
@@ -150,9 +164,7 @@ static PyObject *get_data(PyObject *self, void *Py_UNUSED(closure)) {
     return (PyObject *)t;
 }
 
-/* x.data = y: x takes over y's memory, shape and dtype; its history stays. */
-static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
-    Tensor *t = (Tensor *)self;
+int tensor_set_data(Tensor *t, PyObject *value) {
     if (!value || !tensor_check(value)) {
         PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s",
                      value ? Py_TYPE(value)->tp_name : "nothing");
@@ -175,6 +187,20 @@ static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     }
     Py_XDECREF(fn);
     return tensor_take_data(t, src);
+}
+
+/* x.data = y: x takes over y's memory, shape and dtype; its history stays. */
+static int set_data(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
+    Tensor *t = (Tensor *)self;
+    if (value && tensor_check(value) && (t->v.device == AMP_META) != (((Tensor *)value)->v.device == AMP_META)) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "x.data = y: incompatible tensor type, %s on the meta device, which has no memory: make a new tensor of y, or "
+            "move whole modules with .to() and .to_empty()",
+            t->v.device == AMP_META ? "x is" : "y is");
+        return -1;
+    }
+    return tensor_set_data(t, value);
 }
 
 static PyObject *get_version(PyObject *self, void *Py_UNUSED(closure)) {

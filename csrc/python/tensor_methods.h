@@ -10,6 +10,8 @@ int tensor_change_requires_grad(Tensor *t, bool on); /* of one that users have *
 int tensor_retain_grad(Tensor *t);                   /* a non-leaf keeps its gradient in .grad; nothing for a leaf. 0 or -1 */
 /* t takes over src's memory, shape and dtype; its history stays. 0 or -1. */
 int tensor_take_data(Tensor *t, Tensor *src);
+/* The same for a value from Python, with what t.data = value checks but for the device: also to and from "meta". 0 or -1. */
+int tensor_set_data(Tensor *t, PyObject *value);
 /* tensor_attributes.c: the attribute table, NULL with an exception if it is too small. */
 PyGetSetDef *tensor_attributes(void);
 int tensor_setattro(PyObject *self, PyObject *name, PyObject *value); /* tp_setattro */

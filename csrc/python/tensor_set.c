@@ -261,8 +261,35 @@ bool kernel_dtype(int dtype) {
     return dtype == AMP_FLOAT32 || dtype == AMP_FLOAT64 || dtype == AMP_FLOAT16 || dtype == AMP_BFLOAT16;
 }
 
+static Status scale_nothing(TensorList tensors, double factor) {
+    (void)tensors, (void)factor;
+    return AMP_OK;
+}
+
+static Status zero_nothing(TensorList tensors) {
+    (void)tensors;
+    return AMP_OK;
+}
+
+static Status sgd_nothing(TensorList params, TensorList grads, TensorList momentum, TensorList copies, const SgdOptions *options,
+                          double grad_scale) {
+    (void)params, (void)grads, (void)momentum, (void)copies, (void)options, (void)grad_scale;
+    return AMP_OK;
+}
+
+static Status adam_nothing(TensorList params, TensorList grads, TensorList exp_avg, TensorList exp_avg_sq,
+                           TensorList max_exp_avg_sq, TensorList copies, const double *step, double *mu_product,
+                           const AdamOptions *options, double grad_scale) {
+    (void)params, (void)grads, (void)exp_avg, (void)exp_avg_sq, (void)max_exp_avg_sq, (void)copies, (void)step;
+    (void)mu_product, (void)options, (void)grad_scale;
+    return AMP_OK;
+}
+
+/* Tensors without memory: what writes them has nothing to do; what would give numbers is absent. */
+static const Backend meta_backend = {.scale = scale_nothing, .zero = zero_nothing, .sgd = sgd_nothing, .adam = adam_nothing};
+
 const Backend *backend_of(int device, const char *what) {
-    const Backend *backend = amp_backend[device];
+    const Backend *backend = device == AMP_META ? &meta_backend : amp_backend[device];
     if (!backend || (device == AMP_CUDA && device_require(device) < 0)) {
         if (!PyErr_Occurred()) {
             amp_raise(AMP_NO_KERNEL, what);

@@ -7,6 +7,7 @@ Tensor or an ndarray counts as a parameter.
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 import warnings
@@ -80,10 +81,34 @@ def _norm_of_norms(norms: list[float], p: float) -> float:
 _FP32_END = float.fromhex("0x1.ffffffp127")  # from here on a number rounds to inf in fp32
 
 
-def _total_norm(tensors: list[Tensor], p: float) -> tuple[float, Any]:
-    """(norm of all elements, dtype of the tensor that tells it); fp32 range unless a gradient is fp64."""
-    norms = _C._list_norms(tensors, p)
+def _shapes_only(tensors: list[Tensor], error_if_nonfinite: bool) -> bool:
+    """Whether the tensors are on "meta". RuntimeError if only some are, or if their norm is to be looked at."""
+    count = sum(t.is_meta for t in tensors)
+    if count == 0:
+        return False
+    if count < len(tensors):
+        raise RuntimeError(
+            f"cannot form one norm: {count} of {len(tensors)} tensors are on the meta device, which has no values. Move them with "
+            ".to_empty(), or clip those of each device apart"
+        )
+    if error_if_nonfinite:
+        raise RuntimeError("error_if_nonfinite: a norm on the meta device has no value. Pass error_if_nonfinite=False")
+    return True
+
+
+def _total_norm(tensors: list[Tensor], p: float, error_if_nonfinite: bool) -> tuple[float, Any]:
+    """(norm of all elements, dtype of the tensor that tells it); fp32 range unless a gradient is fp64. Of meta tensors the number
+    means nothing. RuntimeError if it is inf or NaN and ``error_if_nonfinite``."""
     dtypes = [t.dtype for t in tensors]
+    if _shapes_only(tensors, error_if_nonfinite):
+        return 0.0, functools.reduce(_C.promote_types, dtypes)
+    total, dtype = _number_norm(tensors, dtypes, p)
+    _check_finite(total, p, error_if_nonfinite)
+    return total, dtype
+
+
+def _number_norm(tensors: list[Tensor], dtypes: list[Any], p: float) -> tuple[float, Any]:
+    norms = _C._list_norms(tensors, p)
     if any(dtype is _float64 for dtype in dtypes):
         norms = [n if d is _float64 or n < _FP32_END else _narrow(n) for d, n in zip(dtypes, norms, strict=False)]
         return _norm_of_norms(norms, p), _float64
@@ -129,8 +154,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     if not given:
         return _C.tensor(0.0)
     values = [_as_tensor(t, []) for t in given]
-    total, dtype = _total_norm(values, p)
-    _check_finite(total, p, error_if_nonfinite)
+    total, dtype = _total_norm(values, p, error_if_nonfinite)
     return _tensor_of(total, dtype, values[0].device)
 
 
@@ -139,7 +163,8 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, for
     gradients, copies = _gradients(_list_of(parameters))
     if gradients:
         _still_scaled.check(gradients, "clip_grads_with_norm_()")
-        _scale_by_norm(gradients, float(max_norm), float(total_norm))
+        meta = isinstance(total_norm, Tensor) and total_norm.is_meta and _shapes_only(gradients, False)
+        _scale_by_norm(gradients, float(max_norm), 0.0 if meta else float(total_norm))
         _write_back(copies)
 
 
@@ -165,8 +190,7 @@ def clip_grad_norm_(
     if not gradients:
         return _C.tensor(0.0)
     _still_scaled.check(gradients, "clip_grad_norm_()")
-    total, dtype = _total_norm(gradients, p)
-    _check_finite(total, p, error_if_nonfinite)
+    total, dtype = _total_norm(gradients, p, error_if_nonfinite)
     _scale_by_norm(gradients, float(max_norm), total)
     _write_back(copies)
     return _tensor_of(total, dtype, gradients[0].device)

@@ -56,7 +56,7 @@ static int factors_of(Back *b, const Tensor *weight, const Tensor *stats, Factor
         double w = weight ? doubles(weight)[number[row]] : 1.0, bt = (1.0 - s) * w / by, d = s / nclass / by;
         doubles(f->b)[row] = kept ? bt : 0.0;
         doubles(f->d)[row] = kept ? d : 0.0;
-        doubles(f->a)[row] = kept ? bt + d * all : 0.0;
+        doubles(f->a)[row] = !kept ? 0.0 : s > 0.0 ? bt + d * all : bt;
     }
     return 0;
 }

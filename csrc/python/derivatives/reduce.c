@@ -111,8 +111,11 @@ void d_extremum_dim(Back *b) {
     b->grad[0] = scatter_add(b, zeros_meta(b, b->g, m), dim, with_dims(b, OUT(1), &r), with_dims(b, b->g, &r));
 }
 
-/* 1: at least one zero; 0: none; -1: failed. */
+/* 1: at least one zero; 0: none, or on "meta", where the gradient has the same shape either way; -1: failed. */
 static int has_zero(Back *b, Tensor *x) {
+    if (x->v.device == AMP_META) {
+        return 0;
+    }
     Tensor *any = op1(b, OP_any, op1k(b, OP_eq, x, 0.0));
     PyObject *item = any ? tensor_item(any) : NULL;
     int zero = item ? PyObject_IsTrue(item) : -1;
@@ -150,7 +153,7 @@ void d_prod(Back *b) {
     if (m->ndim == 0) {
         b->grad[0] = b->g;
     } else if (zero == 0) {
-        b->grad[0] = divide(b, mul(b, with_dims(b, b->g, &r), with_dims(b, OUT(0), &r)), x);
+        b->grad[0] = mul(b, with_dims(b, b->g, &r), divide(b, with_dims(b, OUT(0), &r), x));
     } else if (node_op(b) == OP_prod) {
         int64_t flat[1] = {-1};
         b->grad[0] = mul(b, b->g, reshape_like(b, product_of_others(b, reshape(b, x, 1, flat), 0), m));

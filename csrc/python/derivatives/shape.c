@@ -305,6 +305,7 @@ static bool is_table(Back *b, const Tensor *index, int64_t dim) {
     enum { WIDE = 16 }; /* elements of a row that make up for sorting */
     if (!index || dim != 0 || m->ndim < 2 || m->ndim + index->v.ndim > AMP_MAX_DIMS || !amp_is_floating(m->dtype) ||
         index->v.dtype != AMP_INT64 || index->v.layout != LAYOUT_CONTIGUOUS || index->v.device != m->device ||
+        m->device == AMP_META || /* its numbers cannot be read */
         amp_numel(m->ndim - 1, m->shape + 1) < WIDE) {
         return false;
     }
