@@ -3,7 +3,9 @@ that is a TypeError which names the argument: it is made here, after the fact, s
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import operator
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
@@ -16,6 +18,7 @@ __all__ = ["explain", "guard_functions", "guard_methods", "guarded"]
 
 _HOMES = ("ampnative.nn.functional.", "ampnative.utils.dlpack")  # whose functions the package shows as well
 _guards: dict[tuple[FunctionType, bool], Any] = {}
+_places: dict[tuple[FunctionType, bool], tuple[str, str]] = {}  # the first module and name that a guard stands at
 
 
 def guarded(function: Any, method: bool = False) -> Any:
@@ -40,6 +43,7 @@ def guard_functions(namespace: dict[str, Any]) -> None:
     for name, value in list(namespace.items()):
         if name[:1] != "_" and _takes_tensors(value) and _is_of(value, namespace["__name__"]):
             namespace[name] = guarded(value)
+            _places.setdefault((value, False), (namespace["__name__"], name))
 
 
 def guard_methods() -> None:
@@ -47,6 +51,29 @@ def guard_methods() -> None:
     for name, value in list(vars(Tensor).items()):
         if name[:2] != "__" and _takes_tensors(value):
             setattr(Tensor, name, guarded(value, True))
+            _places.setdefault((value, True), (Tensor.__module__, f"Tensor.{name}"))
+
+
+def _at(module: str, name: str) -> Any:
+    return operator.attrgetter(name)(importlib.import_module(module))
+
+
+def reduced(function: FunctionType, method: bool) -> tuple[Any, tuple[Any, ...]]:
+    """What pickle and copy keep of a guard."""
+    place = _places.get((function, method))
+    return (_at, place) if place else (guarded, (function, method))
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether nobody's code but the package's was between the call and the error: what a user's function raises is left alone."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        trace = trace.tb_next
+    return trace is None
+
+
+def _wants_tensors(annotation: str, value: Any) -> bool:
+    return "Tensor" in annotation and "Callable" not in annotation and not (value is None and "None" in annotation)
 
 
 def _arguments(function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, int, str, Any]]:
@@ -63,8 +90,11 @@ def explain(
     function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], error: AttributeError | RuntimeError, method: bool
 ) -> TypeError | None:
     """The TypeError for a call that failed at an argument which should be a Tensor and is not; None if it failed at something else."""
+    if not _is_own(error):
+        return None
     try:
-        found = [a for a in _arguments(function, args, kwargs) if not isinstance(a[3], Tensor)]
+        given = _arguments(function, args, kwargs)
+        found = [a for a in given if not isinstance(a[3], Tensor) and _wants_tensors(a[2], a[3])]
     except TypeError:
         return None
     guilty = [a for a in found if a[2] == "Tensor"]

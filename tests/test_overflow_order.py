@@ -145,3 +145,14 @@ def test_an_infinite_weight_of_an_absent_class_skips_no_step():
     scaler.step(optimizer)
     scaler.update()
     assert scaler.get_scale() == 8.0 and p.isfinite().all()
+
+
+def test_weighted_logits_overflow_only_where_the_gradient_does():
+    target, weight = torch.tensor([1.0]).half(), torch.tensor([4.0]).half()
+    (got,) = gradients(lambda x: F.binary_cross_entropy_with_logits(x, target, pos_weight=weight, reduction="sum"), 2.0**15, [2.0])
+    assert got == pytest.approx([-15616.0], rel=2e-3)
+
+
+def test_norms_of_negative_order_are_flat_at_0():
+    for p in (-1, -0.5, -2):
+        assert gradients(lambda x, p=p: x.norm(p), 1.0, [0.0, 1.0, -2.0], dtype=torch.float32) == [[0.0, 0.0, 0.0]]

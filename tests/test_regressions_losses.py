@@ -93,3 +93,10 @@ def test_a_margin_to_nan_counts_as_reached(name, target):
     loss = getattr(F, name)(x, torch.tensor(target), reduction="sum")
     loss.backward()
     assert loss.item() == pytest.approx(1.75 if name == "multi_margin_loss" else 2.0) and x.grad.isfinite().all() and x.grad[1, 1] == 0
+
+
+@pytest.mark.parametrize("target", [2.0, -1.0, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_targets_of_binary_cross_entropy_are_probabilities(target, dtype):
+    with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):
+        F.binary_cross_entropy(torch.tensor([0.5, 0.5], dtype=dtype), torch.tensor([1.0, target], dtype=dtype))

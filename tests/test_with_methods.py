@@ -303,3 +303,32 @@ def test_inference_mode_records_nothing_whatever_is_switched_inside(make_region)
         with torch.inference_mode(False):
             assert (leaf * 2).requires_grad
     assert (leaf * 2).requires_grad and torch.is_grad_enabled()
+
+
+PASSES_ON = {  # functions that may give back what they are given, or a view of it
+    "contiguous": lambda x: x.contiguous(), "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, False), "view": lambda x: x.view(2, 2),
+    "detach": lambda x: x.detach(), "expand": lambda x: x.expand(2, 2), "item": lambda x: x[0], "unbind": lambda x: x.unbind(0)[0],
+    "relu": lambda x: torch.nn.functional.relu(x.detach(), inplace=True), "to": lambda x: x.to("cpu", torch.float32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", PASSES_ON)
+def test_inference_mode_leaves_what_was_made_outside(function):
+    """A network that was evaluated in it trains on."""
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    with torch.inference_mode():
+        result = PASSES_ON[function](weight)
+        made = torch.ones(2, 2)
+        part = PASSES_ON[function](made)
+    assert not weight.is_inference() and not result.is_inference() and made.is_inference() and part.is_inference()
+    (weight * result).sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"num_layers": 2, "bias": False}])
+def test_recurrent_nets_train_after_inference_mode(kind, options):
+    net, x = getattr(torch.nn, kind)(4, 4, **options), torch.ones(2, 1, 4)
+    with torch.inference_mode():
+        net(x)
+    assert not any(p.is_inference() for p in net.parameters())
+    net(x)[0].sum().backward()

@@ -243,3 +243,54 @@ def test_warnings_of_guarded_functions_name_the_callers_line():
     with pytest.warns(UserWarning, match="deprecated") as seen:
         F.upsample(image, scale_factor=2)
     assert seen[0].filename == __file__
+
+
+class Lacking(torch.nn.Module):
+    def forward(self, a, b):
+        return self.norm(a - b)  # which a Tensor has, and this module does not
+
+
+def test_errors_of_users_code_keep_their_kind_and_traceback():
+    with pytest.raises(AttributeError, match="'Lacking' object has no attribute 'norm'") as seen:
+        F.triplet_margin_with_distance_loss(A, A, A, distance_function=Lacking())
+    assert any(entry.name == "forward" and str(entry.path) == __file__ for entry in seen.traceback)
+
+    def pack(t):
+        return None.shape
+
+    leaf = torch.ones(2, 3, requires_grad=True)
+    with pytest.raises(AttributeError, match="'NoneType'"), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        F.layer_norm(leaf, (3,), None, None)
+
+
+PICKLED = [(torch.linalg, "norm"), (torch.linalg, "vander"), (torch.fft, "fftshift"), (torch.special, "ndtr"),
+           (torch.utils.dlpack, "to_dlpack"), (torch.Tensor, "kron"), (torch.Tensor, "type"), (torch.Tensor, "histc"), (torch, "allclose"), (F, "one_hot")]
+
+
+@pytest.mark.parametrize(("home", "name"), PICKLED, ids=lambda p: p if isinstance(p, str) else "")
+def test_functions_are_pickled(home, name):
+    function = getattr(home, name)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(function, protocol)) is function
+    assert copy.deepcopy(function) is function
+
+
+def test_a_modules_dtype_is_said_once():
+    for call in (lambda: torch.nn.Linear(2, 2).to(torch.float16, torch.float32), lambda: torch.nn.Linear(2, 2).to(A, dtype=torch.float32)):
+        with pytest.raises(TypeError, match="the dtype is said twice"):
+            call()
+
+
+def test_options_of_factories_may_be_none():
+    assert not torch.ones(3, requires_grad=None).requires_grad and not torch.zeros_like(x, requires_grad=None).requires_grad
+    for make in (torch.zeros, torch.ones, torch.empty, torch.rand):
+        assert make(2, pin_memory=False).shape == make((2,), pin_memory=None).shape == (2,)
+    assert torch.arange(3, pin_memory=False).tolist() == [0, 1, 2] and torch.randint(0, 3, (2,), pin_memory=False).shape == (2,)
+
+
+def test_where_takes_masks_of_bytes():
+    mask, leaf = torch.tensor([1, 0, 2], dtype=torch.uint8), torch.ones(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="uint8"):
+        y = torch.where(mask, leaf * 2, leaf)
+    y.sum().backward()
+    assert y.tolist() == [2, 1, 2] and leaf.grad.tolist() == [2, 1, 2]

@@ -889,26 +889,26 @@ class Tensor:
     @overload
     def new_empty(
         self, *size: _int, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     @overload
     def new_empty(
         self, size: Sequence[_int], *, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     def new_full(
         self, size: _Ints, fill_value: _Number, *, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     @overload
     def new_ones(
         self, *size: _int, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     @overload
     def new_ones(
         self, size: Sequence[_int], *, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     def new_tensor(
         input, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: _bool = False
@@ -916,12 +916,12 @@ class Tensor:
     @overload
     def new_zeros(
         self, *size: _int, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     @overload
     def new_zeros(
         self, size: Sequence[_int], *, dtype: _DTypeLike | None = None, device: _DeviceLike | None = None,
-        requires_grad: _bool = False
+        requires_grad: _bool | None = False, pin_memory: _bool | None = False
     ) -> Tensor: ...
     def nextafter(self, other: Tensor | _Number) -> Tensor: ...
     def nextafter_(self, other: Tensor | _Number) -> Self: ...

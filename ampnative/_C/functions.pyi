@@ -68,12 +68,13 @@ def any(input: Tensor, dim: _Ints | None = None, keepdim: _bool = False, *, out:
 @overload
 def arange(
     end: _Number, *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def arange(
     start: _Number, end: _Number, step: _Number = 1, *, out: Tensor | None = None, dtype: _DTypeLike | None = None,
-    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False
+    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool | None = False,
+    pin_memory: _bool | None = False
 ) -> Tensor: ...
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
@@ -216,18 +217,18 @@ def embedding_bag(
 @overload
 def empty(
     *size: _int, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False, pin_memory: _bool = False,
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False,
     memory_format: Any = None
 ) -> Tensor: ...
 @overload
 def empty(
     size: Sequence[_int], *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False, pin_memory: _bool = False,
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False,
     memory_format: Any = None
 ) -> Tensor: ...
 def empty_like(
     input: Tensor, *, dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
-    requires_grad: _bool = False, memory_format: Any = None
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False, memory_format: Any = None
 ) -> Tensor: ...
 def eq(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -238,7 +239,7 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def eye(
     n: _int, m: _int | None = None, *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor: ...
 @overload
@@ -254,11 +255,12 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def frobenius_norm(input: Tensor, dim: _Ints, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def full(
     size: _Ints, fill_value: _Number, *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def full_like(
     input: Tensor, fill_value: _Number, *, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False, memory_format: Any = None
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False,
+    memory_format: Any = None
 ) -> Tensor: ...
 def gather(
     input: Tensor, dim: _int, index: Tensor | _Number, *, sparse_grad: _bool = False, out: Tensor | None = None
@@ -324,7 +326,8 @@ def lerp(input: Tensor, end: Tensor | _Number, weight: Tensor | _Number, *, out:
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def linspace(
     start: _Number, end: _Number, steps: _int, *, out: Tensor | None = None, dtype: _DTypeLike | None = None,
-    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False
+    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool | None = False,
+    pin_memory: _bool | None = False
 ) -> Tensor: ...
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -446,16 +449,16 @@ def nuclear_norm(input: Tensor, dim: _Ints, keepdim: _bool = False, *, out: Tens
 @overload
 def ones(
     *size: _int, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def ones(
     size: Sequence[_int], *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def ones_like(
     input: Tensor, *, dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
-    requires_grad: _bool = False, memory_format: Any = None
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False, memory_format: Any = None
 ) -> Tensor: ...
 def orgqr(input: Tensor, tau: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def ormqr(
@@ -488,46 +491,53 @@ def quantile(
 @overload
 def rand(
     *size: _int, generator: Generator | None = None, out: Tensor | None = None, dtype: _DTypeLike | None = None,
-    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False, pin_memory: _bool = False
+    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool | None = False,
+    pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def rand(
     size: Sequence[_int], *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
-    requires_grad: _bool = False, pin_memory: _bool = False
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False, memory_format: Any = None
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False,
+    memory_format: Any = None
 ) -> Tensor: ...
 @overload
 def randint(
     high: _int, size: _Ints, *, generator: Generator | None = None, out: Tensor | None = None,
-    dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False
+    dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def randint(
     low: _int, high: _int, size: _Ints, *, generator: Generator | None = None, out: Tensor | None = None,
-    dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False
+    dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def randn(
     *size: _int, generator: Generator | None = None, out: Tensor | None = None, dtype: _DTypeLike | None = None,
-    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False, pin_memory: _bool = False
+    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool | None = False,
+    pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def randn(
     size: Sequence[_int], *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
-    requires_grad: _bool = False, pin_memory: _bool = False
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False, memory_format: Any = None
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False,
+    memory_format: Any = None
 ) -> Tensor: ...
 def randperm(
     n: _int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: _DTypeLike | None = None,
-    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool = False
+    layout: Any = None, device: _DeviceLike | None = None, requires_grad: _bool | None = False,
+    pin_memory: _bool | None = False
 ) -> Tensor: ...
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def relu(input: Tensor) -> Tensor: ...
@@ -669,14 +679,14 @@ def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | Non
 @overload
 def zeros(
     *size: _int, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 @overload
 def zeros(
     size: Sequence[_int], *, out: Tensor | None = None, dtype: _DTypeLike | None = None, layout: Any = None,
-    device: _DeviceLike | None = None, requires_grad: _bool = False
+    device: _DeviceLike | None = None, requires_grad: _bool | None = False, pin_memory: _bool | None = False
 ) -> Tensor: ...
 def zeros_like(
     input: Tensor, *, dtype: _DTypeLike | None = None, layout: Any = None, device: _DeviceLike | None = None,
-    requires_grad: _bool = False, memory_format: Any = None
+    requires_grad: _bool | None = False, pin_memory: _bool | None = False, memory_format: Any = None
 ) -> Tensor: ...

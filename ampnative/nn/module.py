@@ -606,6 +606,8 @@ def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     kwargs.pop("non_blocking", None)
     kwargs.pop("memory_format", None)
     device, dtype, tensor = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("tensor", None)
+    if sum(isinstance(a, (_C.dtype, Tensor)) for a in (*args, dtype, tensor)) > 1:
+        raise TypeError("to() received an invalid combination of arguments: the dtype is said twice")
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}")
     for position, arg in enumerate(args + ((tensor,) if tensor is not None else ())):

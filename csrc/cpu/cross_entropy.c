@@ -61,8 +61,10 @@ static void set_value(const Entropy *e, char *x, int64_t i, double d) {
     else memcpy(x + i * (int64_t)sizeof f, &f, sizeof f);
 }
 
-/* Whether the logits of a row, after the way forward, have a softmax. */
-static bool has_softmax(const Entropy *e, int64_t row) { return isfinite(e->top[row]) && !isnan(e->sum[row]); }
+/* Whether 0 times the slope of a row, after the way forward, is 0: its logits have a softmax, the weights that are spread are finite. */
+static bool vanishes(const Entropy *e, int64_t row) {
+    return isfinite(e->top[row]) && !isnan(e->sum[row]) && (e->smoothing == 0.0 || isfinite(e->all_weights));
+}
 
 static double weight_of(const Entropy *e, int64_t c) { return e->weight ? e->weight[c] : 1.0; }
 
@@ -109,7 +111,7 @@ static void backward_row(const Entropy *e, int64_t row, const char *x, char *dx)
     bool kept = t != e->ignore, direct = e->dense[1];
     double g = kept ? e->grad[row * e->grad_step] : 0.0, w = kept ? weight_of(e, t) : 0.0;
     double b = g * (1.0 - e->smoothing) * w, d = g * e->smoothing / (double)n;
-    double a = e->smoothing > 0.0 ? b + d * e->all_weights : b, ignored = has_softmax(e, row) ? 0.0 : (double)NAN;
+    double a = e->smoothing > 0.0 ? b + d * e->all_weights : b, ignored = vanishes(e, row) ? 0.0 : (double)NAN;
     bool each = e->weight && d != 0.0, whole = direct && e->dense[0] && !each;
     for (int64_t at = 0, m; at < n; at += m) {
         m = whole || n - at < PIECE ? n - at : PIECE;
@@ -176,7 +178,7 @@ static void backward_columns(const Entropy *e, int64_t first, const char *x, int
         int64_t t = e->target[first + i];
         if (t != e->ignore) set_value(e, out + t * out_step, i, at_target[i]);
         else
-            for (int64_t c = 0; c < n; c++) set_value(e, out + c * out_step, i, has_softmax(e, first + i) ? 0.0 : (double)NAN);
+            for (int64_t c = 0; c < n; c++) set_value(e, out + c * out_step, i, vanishes(e, first + i) ? 0.0 : (double)NAN);
     }
 }
 

@@ -456,16 +456,14 @@ int run_COMPOSE_CROSS_ENTROPY(OpCall *c) {
 
 /* ---- binary cross entropy ---- */
 
-/* 0 if all elements are in [0, 1] (NaN is not), else -1. */
-static int check_unit_range(Back *b, Tensor *x) {
+/* 0 if all elements are in [0, 1] (NaN is not), else -1 with an exception: `which` they are, and the cure. */
+static int check_unit_range(Back *b, Tensor *x, const char *which, const char *cure) {
     Tensor *inside = op1(b, OP_all, op2(b, OP_logical_and, op1k(b, OP_ge, x, 0.0), op1k(b, OP_le, x, 1.0)));
     PyObject *item = inside && inside->v.device != AMP_META ? tensor_item(inside) : NULL;
     int ok = item ? PyObject_IsTrue(item) : inside && !PyErr_Occurred() ? 1 : -1;
     Py_XDECREF(item);
     if (ok == 0) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "binary_cross_entropy: all elements of input should be between 0 and 1: apply sigmoid first, or use "
-                        "binary_cross_entropy_with_logits");
+        PyErr_Format(PyExc_RuntimeError, "binary_cross_entropy: all elements of %s should be between 0 and 1: %s", which, cure);
     }
     return ok == 1 ? 0 : -1;
 }
@@ -494,7 +492,8 @@ int run_COMPOSE_BCE(OpCall *c) {
     uint8_t recording = amp_grad_enabled;
     back_begin(b);
     amp_grad_enabled = 0; /* the row has a derivative of its own */
-    if (check_unit_range(b, x) == 0) {
+    if (check_unit_range(b, x, "input", "apply sigmoid first, or use binary_cross_entropy_with_logits") == 0 &&
+        check_unit_range(b, t, "target", "they are probabilities; labels of -1 and 1 are (1 + label) / 2") == 0) {
         Tensor *of_ones = mul(b, t, clamped_log(b, op1(b, OP_log, x)));
         Tensor *of_zeros = mul(b, one_minus(b, t), clamped_log(b, op1(b, OP_log1p, neg(b, x))));
         loss = neg(b, add(b, of_ones, of_zeros));
@@ -506,8 +505,13 @@ int run_COMPOSE_BCE(OpCall *c) {
     return frame_end(c, b, loss);
 }
 
-/* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. */
+/* -p t log s(x) - (1 - t) log s(-x): two terms of one sign, so that neither the loss nor its slope cancels for confident inputs. In 16
+ * bits a scaled gradient times p alone may be beyond the range. */
 static Tensor *weighted_bce(Back *b, Tensor *x, Tensor *t, Tensor *pos_weight) {
+    if (amp_is_16bit(x->v.dtype) && t->v.dtype == x->v.dtype && pos_weight->v.dtype == x->v.dtype) {
+        Tensor *loss = weighted_bce(b, cast(b, x, AMP_FLOAT32), cast(b, t, AMP_FLOAT32), cast(b, pos_weight, AMP_FLOAT32));
+        return cast(b, loss, x->v.dtype);
+    }
     Tensor *positive = mul(b, mul(b, pos_weight, t), op1(b, OP_logsigmoid, x));
     Tensor *negative = mul(b, one_minus(b, t), op1(b, OP_logsigmoid, neg(b, x)));
     return neg(b, add(b, positive, negative));

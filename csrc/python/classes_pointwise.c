@@ -564,7 +564,11 @@ int run_TERNARY(OpCall *c) {
         return -1;
     }
     if (c->row->op == OP_where) {
-        if (t[0]->v.dtype != AMP_BOOL) {
+        if (t[0]->v.dtype == AMP_UINT8) {
+            if (PyErr_WarnEx(PyExc_UserWarning, "where received a uint8 condition tensor, which is deprecated: use .bool()", 1)) {
+                return -1;
+            }
+        } else if (t[0]->v.dtype != AMP_BOOL) {
             PyErr_Format(PyExc_RuntimeError, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
                          amp_dtype_info[t[0]->v.dtype].name);
             return -1;
@@ -576,15 +580,14 @@ int run_TERNARY(OpCall *c) {
                 return -1;
             }
         }
-        Tensor *wide[3] = {t[0], NULL, NULL};
+        Tensor *wide[3] = {raw_cast(t[0], AMP_BOOL), raw_cast(t[1], common), raw_cast(t[2], common)};
         int dtype[3] = {AMP_BOOL, common, common}, failed = -1;
-        wide[1] = raw_cast(t[1], common);
-        wide[2] = raw_cast(t[2], common);
-        if (wide[1] && wide[2]) {
+        if (wide[0] && wide[1] && wide[2]) {
             failed = run_elementwise(c, 3, wide, dtype, common, device, AMP_BACKEND_SLOT(device, ternary));
         }
-        Py_XDECREF(wide[1]);
-        Py_XDECREF(wide[2]);
+        for (int i = 0; i < 3; i++) {
+            Py_XDECREF(wide[i]);
+        }
         return failed;
     }
     if (c->row->op == OP_lerp && check_lerp(t) < 0) {

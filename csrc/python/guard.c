@@ -42,6 +42,9 @@ static __attribute__((noinline)) void look_again(const Guard *g, PyObject *const
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
+    if (trace) { /* `ask` looks at where it came from */
+        PyException_SetTraceback(error, trace);
+    }
     PyObject *answer = ask(g, args, n, kwnames, error);
     if (answer && PyExceptionInstance_Check(answer)) {
         PyErr_SetObject((PyObject *)Py_TYPE(answer), answer);
@@ -120,12 +123,14 @@ static int guard_set(PyObject *self, PyObject *name, PyObject *value) {
 
 static PyObject *guard_repr(PyObject *self) { return PyObject_Repr(((Guard *)self)->function); }
 
-/* Pickled and copied as what makes it: one function has one guard. */
+/* Pickled and copied as what is found at its place: the function alone is not what its own name leads to. */
 static PyObject *guard_reduce(PyObject *self, PyObject *Py_UNUSED(ignored)) {
     PyObject *module = PyImport_ImportModule("ampnative._wrong_arguments");
-    PyObject *make = module ? PyObject_GetAttrString(module, "guarded") : NULL;
+    PyObject *result = module ? PyObject_CallMethod(module, "reduced", "OO", ((Guard *)self)->function,
+                                                    ((Guard *)self)->method ? Py_True : Py_False)
+                              : NULL;
     Py_XDECREF(module);
-    return make ? Py_BuildValue("N(OO)", make, ((Guard *)self)->function, ((Guard *)self)->method ? Py_True : Py_False) : NULL;
+    return result;
 }
 
 int guard_init(PyObject *module) {

@@ -560,6 +560,20 @@ static int check_destination(OpCall *c) {
     return 0;
 }
 
+/* Whether t is an argument or a view of one: in inference mode it is then what that argument is. */
+static bool is_of_argument(const OpCall *c, const Tensor *t) {
+    for (int i = 0; i < c->row->nparams; i++) {
+        const int n = c->arg[i].kind == ARG_TENSOR ? 1 : c->arg[i].kind == ARG_TENSORS ? c->arg[i].n : 0;
+        Tensor *const *given = c->arg[i].kind == ARG_TENSOR ? &c->arg[i].t : c->arg[i].ts;
+        for (int k = 0; k < n; k++) {
+            if (given[k]->st == t->st) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* mode: amp_mode as it is now. */
 static PyObject *run_core(OpCall *c, int narg, ClassFn run, uint8_t mode) {
     const OpRow *row = c->row;
@@ -571,7 +585,9 @@ static PyObject *run_core(OpCall *c, int narg, ClassFn run, uint8_t mode) {
     }
     if (mode & MODE_INFERENCE && !c->out && !c->object) {
         for (int i = 0; i < c->nresult; i++) {
-            c->result[i]->flags |= TENSOR_INFERENCE;
+            if (!is_of_argument(c, c->result[i])) {
+                c->result[i]->flags |= TENSOR_INFERENCE;
+            }
         }
     }
     if (row->derivative == d_composite) {

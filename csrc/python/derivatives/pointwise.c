@@ -310,7 +310,7 @@ void d_copysign(Back *b) {
 
 void d_where(Back *b) {
     GRAD(1, zero_where(b, b->g, not_(b, IN(0))));
-    GRAD(2, zero_where(b, b->g, IN(0)));
+    GRAD(2, zero_where(b, b->g, cast(b, IN(0), AMP_BOOL)));
 }
 
 void d_addcmul(Back *b) {

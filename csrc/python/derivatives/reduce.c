@@ -222,7 +222,7 @@ static Tensor *norm_slope(Back *b, Tensor *x, Tensor *y, double p, const Reducti
         return mul(b, g, zero_where(b, divide(b, x, size), flat));
     }
     if (p < 1.0) {
-        return mul(b, mul(b, signed_power(b, x, p), g), op1k(b, OP_pow, size, 1.0 - p));
+        return mul(b, mul(b, signed_power(b, x, p), g), zero_where(b, op1k(b, OP_pow, size, 1.0 - p), flat));
     }
     return mul(b, signed_power(b, x, p), zero_where(b, divide(b, g, op1k(b, OP_pow, size, p - 1.0)), flat));
 }
