@@ -263,8 +263,10 @@ def test_errors_of_users_code_keep_their_kind_and_traceback():
         F.layer_norm(leaf, (3,), None, None)
 
 
-PICKLED = [(torch.linalg, "norm"), (torch.linalg, "vander"), (torch.fft, "fftshift"), (torch.special, "ndtr"),
-           (torch.utils.dlpack, "to_dlpack"), (torch.Tensor, "kron"), (torch.Tensor, "type"), (torch.Tensor, "histc"), (torch, "allclose"), (F, "one_hot")]
+PICKLED = [
+    (torch.linalg, "norm"), (torch.linalg, "vander"), (torch.fft, "fftshift"), (torch.special, "ndtr"), (torch.utils.dlpack, "to_dlpack"),
+    (torch.Tensor, "kron"), (torch.Tensor, "type"), (torch.Tensor, "histc"), (torch, "allclose"), (F, "one_hot"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("home", "name"), PICKLED, ids=lambda p: p if isinstance(p, str) else "")
