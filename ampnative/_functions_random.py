@@ -98,7 +98,9 @@ def _normal(mean: Tensor | float, std: Tensor | float, size: Any, generator: Any
             raise TypeError("normal() of two numbers needs a size: normal(mean, std, size)")
         if not isinstance(size, (tuple, list)):
             raise TypeError(f"normal(): argument 'size' (position 3) must be tuple of ints, not {type(size).__name__}")
-        return _f.empty(size, **{"device": "cpu", **options}).normal_(mean, std, generator=generator)
+        required = options.pop("requires_grad", False)
+        drawn = _f.empty(size, **{"device": "cpu", **options}).normal_(mean, std, generator=generator)
+        return drawn.requires_grad_() if required else drawn
     if isinstance(std, Tensor):
         if std.numel() and bool((std < 0).any()):
             raise RuntimeError("normal expects all elements of std >= 0.0")

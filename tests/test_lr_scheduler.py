@@ -658,3 +658,18 @@ def test_which_order_of_steps_warns(calls, kind):
                 made[0 if call.startswith("oldest") else -1].step()
         told = [w for w in seen if str(w.message).startswith(ORDER)]
         assert bool(told) == call.endswith("WARNS"), call
+
+
+@pytest.mark.parametrize("make", [
+    lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.5), lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3),
+    lambda o: torch.optim.lr_scheduler.MultiplicativeLR(o, lambda epoch: 0.5), lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.1, 1.0),
+])  # fmt: skip
+def test_a_group_added_later_has_no_rate(make):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0, momentum=0.9)
+    scheduler = make(optimizer)
+    optimizer.step()
+    scheduler.step()
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))], "lr": 5.0})
+    optimizer.step()
+    with pytest.raises(ValueError, match="make the scheduler after the last add_param_group"):
+        scheduler.step()

@@ -73,3 +73,8 @@ def test_seeds_are_what_int_makes_of_them(seed):
             torch.manual_seed(wrong)
     with pytest.raises(RuntimeError, match="expected a long"):
         torch.Generator().manual_seed(3.0)
+
+
+def test_normal_numbers_that_require_grad():
+    x = torch.normal(0.0, 1.0, (2,), requires_grad=True)
+    assert x.requires_grad and x.is_leaf and not torch.normal(0.0, 1.0, (2,), requires_grad=None).requires_grad

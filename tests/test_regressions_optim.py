@@ -184,3 +184,16 @@ def test_own_counters_load_as_tensors(name):
     other.load_state_dict(saved)
     assert {k: type(v) for k, v in other.state[w].items()} == {k: torch.Tensor for k in optimizer.state[w]}
     other.step()
+
+
+def test_a_state_of_no_group_is_not_saved():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    optimizer = torch.optim.AdamW(net.parameters())
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.param_groups[0]["params"] = list(net[0].parameters())
+    with pytest.raises(KeyError, match="in no group any more"):
+        optimizer.state_dict()
+    for p in net[1].parameters():
+        del optimizer.state[p]
+    assert sorted(optimizer.state_dict()["state"]) == [0, 1]

@@ -324,6 +324,16 @@ def test_inference_mode_leaves_what_was_made_outside(function):
     (weight * result).sum().backward()
 
 
+def test_results_of_inference_mode_are_no_outputs_outside():
+    with torch.inference_mode():
+        out = torch.zeros(3)
+        torch.add(torch.ones(3), 1, out=out)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        torch.exp(torch.ones(3), out=out)
+    out.data.add_(1)
+    assert out.tolist() == [3, 3, 3]
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"num_layers": 2, "bias": False}])
 def test_recurrent_nets_train_after_inference_mode(kind, options):

@@ -261,7 +261,9 @@ class Optimizer:
             packed = {key: value for key, value in group.items() if key != "params"}
             packed["params"] = [number[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {number.get(id(key), key) if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
+        if any(isinstance(key, Tensor) and id(key) not in number for key in self.state):
+            raise KeyError("the state is of a parameter that is in no group any more: delete its entry of optimizer.state first")
+        state = {number[id(key)] if isinstance(key, Tensor) else key: value for key, value in self.state.items()}
         saved: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in list(self._state_dict_post_hooks.values()):
             changed = hook(self, saved)

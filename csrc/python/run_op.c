@@ -423,15 +423,20 @@ int check_writable(const Tensor *t, const char *what) {
     return 0;
 }
 
-/* In-place writes to leaves and their views lose gradients: refused before anything is written. */
-static int check_inplace(const OpRow *row, Tensor *self) {
-    if (check_writable(self, row->name) < 0) {
+/* Through .data anything may be written. */
+static int check_inference(const OpRow *row, const Tensor *t, const char *mark) {
+    if ((t->flags & (TENSOR_INFERENCE | TENSOR_IS_DATA)) == TENSOR_INFERENCE && !(amp_mode & MODE_INFERENCE)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s%s: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first",
+                     row->name, mark);
         return -1;
     }
-    if ((self->flags & TENSOR_INFERENCE) && !(amp_mode & MODE_INFERENCE)) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "%s_: Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone first",
-                     row->name);
+    return 0;
+}
+
+/* In-place writes to leaves and their views lose gradients: refused before anything is written. */
+static int check_inplace(const OpRow *row, Tensor *self) {
+    if (check_writable(self, row->name) < 0 || check_inference(row, self, "_") < 0) {
         return -1;
     }
     if (!grad_recording()) {
@@ -553,7 +558,7 @@ static int check_destination(OpCall *c) {
         return -1;
     }
     for (int i = 0; i < c->nout; i++) {
-        if (check_writable(output_of(c, i), row->name) < 0) {
+        if (check_writable(output_of(c, i), row->name) < 0 || check_inference(row, output_of(c, i), "(out=)") < 0) {
             return -1;
         }
     }

@@ -91,7 +91,12 @@ class LRScheduler:
                 rates = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
+        if len(rates) != len(self.optimizer.param_groups):
+            raise ValueError(
+                f"{type(self).__name__} has rates for {len(rates)} groups, but the optimizer has {len(self.optimizer.param_groups)}: "
+                "make the scheduler after the last add_param_group()"
+            )
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_option(group, "lr", rate)
         self._last_lr = current_rates(self.optimizer)
 
