@@ -64,13 +64,6 @@ def no_tensor(argument: str, value: Any) -> TypeError:
     return TypeError(f"{argument} must be Tensor, not {name}{cure}")
 
 
-def needs_tensors(function: str, **given: Any) -> None:
-    """TypeError for the first argument that is no Tensor."""
-    for position, (parameter, value) in enumerate(given.items(), 1):
-        if not isinstance(value, Tensor):
-            raise no_tensor(f"{function}(): argument '{parameter}' (position {position})", value)
-
-
 def needs_no_gradient(function: str, parameter: str, given: Tensor | None) -> None:
     """RuntimeError for a tensor that requires grad while gradients are recorded."""
     if given is not None and given.requires_grad and _C.is_grad_enabled():

@@ -24,13 +24,7 @@ static Tensor *root_gradient(const TensorMeta *root, PyObject *given) {
             return NULL;
         }
         if (g->v.ndim && g->v.device != root->device) {
-            PyObject *want = device_object(root->device), *have = want ? device_object(g->v.device) : NULL;
-            if (have) {
-                PyErr_Format(PyExc_RuntimeError, "invalid gradient: expected device %S but got %S. Move it with .to()", want,
-                             have);
-            }
-            Py_XDECREF(want);
-            Py_XDECREF(have);
+            raise_devices("invalid gradient: expected device %S but got %S. Move it with .to()", root->device, g->v.device);
             return NULL;
         }
         return call_to(g, root->dtype, root->device);

@@ -21,6 +21,16 @@ void raise_out_of_memory(size_t nbytes, int device) {
         device == AMP_CUDA ? "CUDA out of memory. Tried to allocate" : "DefaultCPUAllocator: can't allocate memory:", nbytes);
 }
 
+int raise_devices(const char *text, int first, int second) {
+    PyObject *a = device_object(first), *b = a ? device_object(second) : NULL;
+    if (b) {
+        PyErr_Format(PyExc_RuntimeError, text, a, b);
+    }
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return -1;
+}
+
 int amp_raise(Status status, const char *what) {
     static const char *const message[] = {
 #define STATUS(code, exception, text) text,

@@ -40,7 +40,7 @@ static Node *with_outputs(Node *first, int nout) {
 /* The write to it shall be recorded as one to its base. */
 static int check_dirty_view(const Tensor *t, PyObject *args, Py_ssize_t noutputs) {
     const char *wrong =
-        !t->base->fn && (t->base->flags & TENSOR_REQUIRES_GRAD || t->fn)
+        tensor_views_leaf(t)
             ? "a view of a leaf Variable that requires grad is being used in an in-place operation by a custom Function"
         : noutputs > 1 ? "a custom Function modifies inplace an input that is a view, and returns more than one tensor: "
                          "such a write is recorded alone"

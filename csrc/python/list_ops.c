@@ -258,8 +258,8 @@ static PyObject *list_scale_(PyObject *module, PyObject *const *args, Py_ssize_t
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
-/* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device with memory, of tensors that are no subclass's,
- * not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. *plain: all may be written to
+/* Gradients of a list of parameters, if they are what clip_by_norm does by itself: fp32 on one device with memory, of tensors that are no
+ * subclass's, not under a loss scale. 1: so it is; 0: not so, or none; -1: exception. Nothing is held but after 1. *plain: all may be written to
  * without a closer look. */
 static int gather_for_clip(TensorSet *s, PyObject *parameters, bool *plain) {
     if (!PyList_Check(parameters)) {

@@ -465,9 +465,7 @@ static int check_inplace(const OpRow *row, Tensor *self) {
                      row->name);
         return -1;
     }
-    /* The leaf is the base, or itself a view of a base without history: only so does a view have a history that its base has not. */
-    const bool required = self->base && self->base->flags & TENSOR_REQUIRES_GRAD;
-    if (self->base && !self->base->fn && (required || self->fn)) {
+    if (self->base && tensor_views_leaf(self)) {
         PyErr_Format(
             PyExc_RuntimeError,
             "%s_: a view of a leaf Variable that requires grad is being used in an in-place operation. Do it under no_grad()",

@@ -29,7 +29,8 @@ extern State amp_state;
 
 /* error.c: sets the exception of status.def for `status` with an op name in front; returns -1. */
 int amp_raise(Status status, const char *what);
-void raise_out_of_memory(size_t nbytes, int device); /* sets OutOfMemoryError */
+void raise_out_of_memory(size_t nbytes, int device);        /* sets OutOfMemoryError */
+int raise_devices(const char *text, int first, int second); /* RuntimeError; text has %S for each. -1 */
 int error_init(PyObject *module);
 
 /* ---- types.c: dtype, device, Size, Generator, finfo, iinfo ---- */

@@ -112,6 +112,12 @@ static inline bool tensor_requires_grad(const Tensor *t) {
             (t->base->fn || (t->base->flags & TENSOR_REQUIRES_GRAD)));
 }
 
+/* Of a view: whether a leaf that requires grad is its base, or is itself a view of a base without history; only so does a view have a
+ * history that its base has not. */
+static inline bool tensor_views_leaf(const Tensor *view) {
+    return !view->base->fn && (view->base->flags & TENSOR_REQUIRES_GRAD || view->fn);
+}
+
 /* All return a new reference, or NULL with an exception. */
 Tensor *tensor_new(int ndim, const int64_t *shape, int dtype, int device); /* contiguous, uninitialised */
 /* The same in the shape of `model`, which is known to be a possible one. */

@@ -107,16 +107,6 @@ static PyObject *get_grad(PyObject *self, void *Py_UNUSED(closure)) {
     Py_RETURN_NONE;
 }
 
-static int device_differs(const char *text, int first, int second) {
-    PyObject *a = device_object(first), *b = a ? device_object(second) : NULL;
-    if (b) {
-        PyErr_Format(PyExc_RuntimeError, text, a, b);
-    }
-    Py_XDECREF(a);
-    Py_XDECREF(b);
-    return -1;
-}
-
 static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
     Tensor *t = (Tensor *)self;
     if (!value || value == Py_None) {
@@ -146,9 +136,9 @@ static int set_grad(PyObject *self, PyObject *value, void *Py_UNUSED(closure)) {
         return -1;
     }
     if (g->v.device != t->v.device) {
-        return device_differs("assigned grad has data of a different device: the tensor is on %S, the gradient on %S. Move it "
-                              "with .to()",
-                              t->v.device, g->v.device);
+        return raise_devices("assigned grad has data of a different device: the tensor is on %S, the gradient on %S. Move it "
+                             "with .to()",
+                             t->v.device, g->v.device);
     }
     Py_XSETREF(t->grad, (Tensor *)Py_NewRef(value));
     PyObject_GC_UnTrack(self);

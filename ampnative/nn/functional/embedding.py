@@ -5,7 +5,6 @@ from __future__ import annotations
 from ... import _C
 from ..._C import Tensor
 from ..._functions_random import embedding_renorm_
-from ..._ops._common import needs_tensors
 from ...autograd.grad_mode import no_grad
 
 _int64 = _C.dtypes.int64
@@ -108,7 +107,6 @@ def embedding_bag(
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 (..., num_classes): 1 at the class numbers in ``input`` (...) int64, else 0. -1: one more than the largest."""
-    needs_tensors("one_hot", input=input)
     if input.dtype != _int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}: use input.long()")
     if input.is_meta:
